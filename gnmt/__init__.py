@@ -1,0 +1,22 @@
+"""A GNMT translator: deep residual LSTM stacks with attention, trained with Lightning, decoded with beam search."""
+
+from gnmt.config import GNMTConfig, SearchConfig
+from gnmt.errors import GNMTError
+from gnmt.nn.gnmt import GNMT
+from gnmt.search.beam import Hypothesis, beam_search
+from gnmt.tokenizer import Tokenizer
+from gnmt.translator import Translator
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GNMT",
+    "GNMTConfig",
+    "GNMTError",
+    "Hypothesis",
+    "SearchConfig",
+    "Tokenizer",
+    "Translator",
+    "__version__",
+    "beam_search",
+]

@@ -1,0 +1,143 @@
+"""The self-contained model: a folder that holds all that translating needs, written whole or not at all.
+
+A training checkpoint (`.ckpt`) carries the same under the key `gnmt`, as plain values. Nothing here unpickles code.
+"""
+
+import dataclasses
+import json
+import logging
+import os
+import pickle
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+
+from gnmt.config import GNMTConfig
+from gnmt.errors import CheckpointError, ConfigError
+from gnmt.nn.gnmt import GNMT
+from gnmt.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+WEIGHTS, CONFIG, TOKENIZER, CARD = FILES = ("model.safetensors", "config.json", "tokenizer.model", "README.md")
+
+
+class Model(NamedTuple):
+    """A network with its vocabulary and languages."""
+
+    network: GNMT
+    tokenizer: Tokenizer
+    source_lang: str
+    target_lang: str
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """The part of a model that is neither weights nor vocabulary, as plain values."""
+    return {
+        "format": FORMAT,
+        "source_lang": model.source_lang,
+        "target_lang": model.target_lang,
+        "network": dataclasses.asdict(model.network.config),
+    }
+
+
+def save_model(model: Model, folder: Path, card: str) -> None:
+    """Write a model folder, in place of an older one only when the new one is whole.
+
+    Args:
+        model: what to write.
+        folder: its place.
+        card: text of the model card.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        # Tied weights share memory, which the format refuses; the loader ties them again.
+        state = {name: tensor for name, tensor in model.network.state_dict().items() if not _is_tied(model, name)}
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, partial / WEIGHTS)
+        (partial / CONFIG).write_text(json.dumps(describe(model), indent=2) + "\n", encoding="utf-8")
+        (partial / TOKENIZER).write_bytes(model.tokenizer.model)
+        (partial / CARD).write_text(card, encoding="utf-8")
+        partial.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_tied(model: Model, name: str) -> bool:
+    return model.network.config.tie_embeddings and name == "output.weight"
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model in evaluation mode on the CPU.
+
+    Args:
+        path: a run folder (its `model/` is taken), a model folder, or a training checkpoint `.ckpt`.
+
+    Raises:
+        CheckpointError: it is missing, incomplete, damaged or something else.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise CheckpointError(f"model {path} does not exist; name a run folder, a model folder or a .ckpt file")
+    if path.is_file():
+        return _load_training_checkpoint(path)
+    return _load_folder(path if (path / CONFIG).exists() else path / "model", path)
+
+
+def _load_folder(folder: Path, named: Path) -> Model:
+    missing = [name for name in FILES[:3] if not (folder / name).is_file()]
+    if missing:
+        hint = "train or export the model again"
+        if not folder.is_dir():
+            folder, missing = named, ["model/"]
+            hint = "name a run folder whose training has ended, a model folder, or a checkpoint such as RUN/checkpoints/best.ckpt"
+        raise CheckpointError(f"model folder {folder} is incomplete: {', '.join(missing)} is missing; {hint}")
+    try:
+        description = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        state = load_file(folder / WEIGHTS)
+    except (ValueError, OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"model folder {folder} is damaged: {_first_line(error)}") from None
+    return _build(description, state, Tokenizer.load(folder / TOKENIZER), folder)
+
+
+def _load_training_checkpoint(path: Path) -> Model:
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        carried = checkpoint["gnmt"]
+        prefix = "network."
+        state = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+        tokenizer = Tokenizer(carried["tokenizer"].numpy().tobytes())
+    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError):
+        raise CheckpointError(f"{path} is no checkpoint of this program (or it is damaged); nothing was run from it") from None
+    return _build(carried["description"], state, tokenizer, path)
+
+
+def _build(description: Any, state: dict[str, torch.Tensor], tokenizer: Tokenizer, path: Path) -> Model:
+    try:
+        if description["format"] != FORMAT:
+            raise CheckpointError(f"{path} has format {description['format']}, this version reads {FORMAT}")
+        network = GNMT(GNMTConfig(**description["network"]))
+        languages = description["source_lang"], description["target_lang"]
+        if network.config.tie_embeddings:
+            state["output.weight"] = state["embedding.weight"]
+        network.load_state_dict(state)
+    except (KeyError, TypeError, RuntimeError, ConfigError) as error:
+        raise CheckpointError(f"{path} does not fit together: {_first_line(error)}") from None
+    if tokenizer.vocab_size != network.config.vocab_size:
+        raise CheckpointError(
+            f"{path}: the tokenizer has {tokenizer.vocab_size} pieces, the network {network.config.vocab_size}"
+        )
+    return Model(network.eval(), tokenizer, *languages)
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

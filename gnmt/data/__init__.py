@@ -1,0 +1,1 @@
+"""From files or hub data sets to batches: `bitext` -> `examples` -> `batching` -> `padding`."""

@@ -1,0 +1,17 @@
+"""Every error a user can meet. Messages are one line: what was found, what was expected, what to do."""
+
+
+class GNMTError(Exception):
+    """Base of all errors that are the input's fault; the programs print it in one line and exit with status 2."""
+
+
+class ConfigError(GNMTError):
+    """A setting is unknown, out of range, or contradicts another one."""
+
+
+class DataError(GNMTError):
+    """A text or corpus cannot be used as it is; the message names file and line where there is one."""
+
+
+class CheckpointError(GNMTError):
+    """A model folder or checkpoint is missing, incomplete, damaged or of another kind."""

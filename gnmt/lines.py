@@ -1,0 +1,93 @@
+"""The line contract, in one place for training, translation and scoring.
+
+LF ends a line and nothing else does; a CR right before LF is dropped; a last line without LF counts; text is UTF-8; a
+byte order mark at the very start is dropped.
+"""
+
+import gzip
+import io
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from gnmt.errors import DataError
+
+_READ_SIZE = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
+    """Yield the lines of a stream as they arrive: each block holds what one read completed, and is never empty.
+
+    A pipe that delivers one line at a time is answered line by line; a file comes in blocks of about 1 MiB.
+
+    Args:
+        stream: raw (unbuffered) or with `read1`, so that a read returns what there is and waits only for nothing.
+        name: for messages.
+
+    Raises:
+        DataError: a line is not UTF-8; the lines before it have been yielded.
+    """
+    read = stream.read1 if isinstance(stream, io.BufferedIOBase) else stream.read
+    number, rest, at_start = 0, [], True
+    while chunk := read(_READ_SIZE):
+        if at_start:
+            while len(chunk) < len(_BOM) and _BOM.startswith(chunk) and (more := read(_READ_SIZE)):
+                chunk += more
+            chunk, at_start = chunk.removeprefix(_BOM), False
+        head, found, tail = chunk.rpartition(b"\n")
+        if not found:
+            rest.append(chunk)
+            continue
+        rest.append(head)
+        yield from _decoded(b"".join(rest).split(b"\n"), name, number)
+        number += head.count(b"\n") + 1
+        rest = [tail] if tail else []
+    if rest:
+        yield from _decoded(b"".join(rest).split(b"\n"), name, number)
+
+
+def _decoded(raw_lines: list[bytes], name: str, number: int) -> Iterator[list[str]]:
+    """Yield the decoded lines as one block; at a line that is not UTF-8, yield those before it and raise."""
+    lines: list[str] = []
+    for raw in raw_lines:
+        try:
+            lines.append(raw.removesuffix(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            if lines:
+                yield lines
+            raise DataError(
+                f"{name}: line {number + len(lines) + 1} is not UTF-8 (byte 0x{raw[error.start]:02X} at offset "
+                f"{error.start} of the line): convert the file to UTF-8"
+            ) from None
+    yield lines
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a text file, or of a gzip-compressed one whose name ends in `.gz`.
+
+    Raises:
+        DataError: the file cannot be read, or is not UTF-8.
+    """
+    try:
+        with gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb") as stream:
+            for block in read_blocks(stream, str(path)):  # type: ignore[arg-type]
+                yield from block
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def check_utf8(path: str | Path) -> None:
+    """Read a file once, so that text that is not UTF-8 is found before any work is done on it."""
+    for _ in read_lines(path):
+        pass
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Write lines to a file that appears under its name only when it is whole."""
+    partial = Path(f"{path}.part")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)
+    os.replace(partial, path)

@@ -1,0 +1,55 @@
+"""Corpus BLEU and chrF on detokenised text, each with its sacreBLEU signature; perplexity."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from gnmt.errors import ConfigError, DataError
+
+# The languages whose words sacreBLEU's default tokenizer (13a) cannot tell apart.
+_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+
+
+class Scores(NamedTuple):
+    """Corpus scores in points (0 to 100) and the signatures that say how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+
+    def __str__(self) -> str:
+        return f"BLEU {self.bleu:.2f} ({self.bleu_signature})  chrF {self.chrf:.2f} ({self.chrf_signature})"
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str], target_lang: str | None = None) -> Scores:
+    """Score hypotheses, one a line, against one reference each.
+
+    Args:
+        hypotheses: detokenised translations.
+        references: untouched reference translations.
+        target_lang: language code such as `de` or `zh-Hans`; decides the tokenizer inside BLEU.
+
+    Raises:
+        DataError: the counts differ, or are zero.
+        ConfigError: the language's tokenizer is not installed.
+    """
+    if len(hypotheses) != len(references) or not references:
+        raise DataError(f"{len(hypotheses)} hypotheses for {len(references)} references, expected one for each")
+    tokenizer = _TOKENIZERS.get((target_lang or "").partition("-")[0])
+    try:
+        bleu = BLEU(tokenize=tokenizer)
+    except (ImportError, RuntimeError):
+        extra = tokenizer.partition("-")[0] if tokenizer else ""
+        raise ConfigError(f"BLEU for {target_lang!r} needs its tokenizer: pip install 'sacrebleu[{extra}]'") from None
+    chrf = CHRF()
+    streams = [list(references)]
+    bleu_score, chrf_score = bleu.corpus_score(hypotheses, streams), chrf.corpus_score(hypotheses, streams)
+    return Scores(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()))
+
+
+def perplexity(nats_per_token: float) -> float:
+    """exp of the mean cross-entropy; infinite where that overflows."""
+    return math.exp(nats_per_token) if nats_per_token < 700 else math.inf

@@ -1,0 +1,101 @@
+"""Additive attention (Bahdanau et al. 2015) in the normalised form of public GNMT code. Shapes: see `gnmt.nn`."""
+
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+# Elements of a piece of the (B, T, S, H) score tensor that are in memory at once: 4 MiB of float32 stay in the cache.
+_PIECE_ELEMENTS = 1 << 20
+
+
+class Memory(NamedTuple):
+    """What the decoder reads of the encoded sources: computed once for each source, batch-major for `torch.bmm`.
+
+    Attributes:
+        values: (B, S, H) encoder outputs.
+        keys: (B, S, H) their projection for the attention score.
+        mask: (B, S) bool, True where valid; each row has at least one valid position.
+    """
+
+    values: Tensor
+    keys: Tensor
+    mask: Tensor
+
+    def select(self, index: Tensor) -> Self:
+        """The memory of some sentences, by their positions (N,) in the batch."""
+        return type(self)(*(tensor.index_select(0, index) for tensor in self))
+
+
+class _AdditiveScore(torch.autograd.Function):
+    """score[b, t, s] = v . tanh(q[b, t] + k[b, s]) in pieces of t; the tanh is computed again in the backward pass.
+
+    The (B, T, S, H) tensor would be the largest one in training; here only a piece of it exists at a time.
+    """
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        ctx.save_for_backward(query, keys, v)
+        return torch.cat([_activation(q, keys) @ v for q in _pieces(query, keys)], dim=1)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def, override]
+        query, keys, v = ctx.saved_tensors
+        query_grads, keys_grad, v_grad = [], torch.zeros_like(keys), torch.zeros_like(v)
+        pieces = _pieces(query, keys)
+        for q, g in zip(pieces, grad.split([q.shape[1] for q in pieces], dim=1), strict=True):
+            activation = _activation(q, keys)
+            v_grad += g.flatten() @ activation.flatten(0, 2)
+            inner = activation.square_().neg_().add_(1.0).mul_(g.unsqueeze(-1))
+            query_grads.append(inner.sum(dim=2))
+            keys_grad += inner.sum(dim=1)
+        return torch.cat(query_grads, dim=1) * v, keys_grad * v, v_grad
+
+
+def _pieces(query: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+    return query.split(max(1, _PIECE_ELEMENTS // keys.numel()), dim=1)
+
+
+def _activation(query: Tensor, keys: Tensor) -> Tensor:
+    return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
+
+
+class AdditiveAttention(nn.Module):
+    """score(q, k) = g * v/|v| . tanh(W_q q + W_k k + b), softmax over the source, context = weighted sum of values.
+
+    Scores and softmax are in float32 whatever the precision around them.
+
+    Args:
+        query_size: width of the queries.
+        memory_size: width of the encoder outputs.
+        hidden_size: width of the score's hidden layer (paper: that of the LSTM layers).
+    """
+
+    def __init__(self, query_size: int, memory_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.query_projection = nn.Linear(query_size, hidden_size)
+        self.key_projection = nn.Linear(memory_size, hidden_size, bias=False)
+        self.v = nn.Parameter(torch.empty(hidden_size))
+        self.g = nn.Parameter(torch.tensor(hidden_size**-0.5))
+
+    def memory(self, values: Tensor, mask: Tensor) -> Memory:
+        """Project the keys of encoder outputs (B, S, H) once for all decoding steps; `mask` is (B, S)."""
+        return Memory(values, self.key_projection(values), mask)
+
+    def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Attend from every query at once.
+
+        Args:
+            query: (B, T, H).
+            memory: of the same B sentences.
+
+        Returns:
+            context (B, T, H) in the values' type and attention weights (B, T, S) in float32 (float64 if the model is).
+        """
+        query = self.query_projection(query)
+        dtype = torch.promote_types(torch.float32, query.dtype)
+        with torch.autocast(query.device.type, enabled=False):
+            v = (self.g * self.v / self.v.norm()).to(dtype)
+            scores: Tensor = _AdditiveScore.apply(query.to(dtype), memory.keys.to(dtype), v)
+            weights = scores.masked_fill(~memory.mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
+        return torch.bmm(weights.to(memory.values.dtype), memory.values), weights

@@ -1,0 +1,1 @@
+"""Beam search over anything with `encode` and `step`; it knows ids only."""

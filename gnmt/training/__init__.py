@@ -1,0 +1,1 @@
+"""Training under Lightning: the only room that knows it."""

@@ -1,0 +1,190 @@
+"""What is trained and how it is judged: the LightningModule. Shapes: see `gnmt.nn`."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+import torch.distributed
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gnmt.checkpoint import Model, describe
+from gnmt.config import GNMTConfig, OptimizerConfig, SearchConfig
+from gnmt.data.padding import Batch
+from gnmt.errors import CheckpointError, ConfigError
+from gnmt.lines import write_lines
+from gnmt.metrics import Scores, perplexity, score
+from gnmt.nn.gnmt import GNMT
+from gnmt.nn.loss import LossSums, cross_entropy
+from gnmt.optim import build_optimizer
+from gnmt.search.beam import beam_search
+from gnmt.training.data import TranslationData
+
+logger = logging.getLogger(__name__)
+
+Hypotheses = dict[int, str]
+
+
+class TranslationTask(L.LightningModule):
+    """Trains a GNMT network; validates by loss and by translating.
+
+    Args:
+        network: the network; its vocab_size is the size of the vocabulary to be trained.
+        optimizer: optimizer and learning-rate schedule.
+        label_smoothing: share of the target probability that all pieces divide evenly.
+        validation_search: how validation sentences are translated; greedy by default, because it is done often.
+        test_search: how test sentences are translated.
+        num_samples: sample translations that are logged after each validation.
+    """
+
+    def __init__(
+        self,
+        network: GNMTConfig,
+        optimizer: OptimizerConfig,
+        label_smoothing: float = 0.1,
+        validation_search: SearchConfig = SearchConfig(beam_size=1),
+        test_search: SearchConfig = SearchConfig(),
+        num_samples: int = 3,
+    ) -> None:
+        super().__init__()
+        self.network = GNMT(network)
+        self.optimizer_config = optimizer
+        self.label_smoothing = label_smoothing
+        self.searches = {"val": validation_search, "test": test_search}
+        self.num_samples = num_samples
+        self.test_scores: Scores | None = None
+        self._hypotheses: Hypotheses = {}
+        self._loss_sums: list[LossSums] = []
+
+    @property
+    def translation_data(self) -> TranslationData:
+        """The data module of the running trainer."""
+        data: TranslationData = self.trainer.datamodule  # type: ignore[attr-defined]
+        return data
+
+    @property
+    def model(self) -> Model:
+        """Network, vocabulary and languages: what an export holds."""
+        data = self.translation_data
+        return Model(self.network, data.tokenizer, data.source_lang, data.target_lang)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer, and its schedule stepped after every update."""
+        total_steps = int(self.trainer.estimated_stepping_batches)
+        optimizer, schedule = build_optimizer(
+            self.network, self.optimizer_config, total_steps, fused=self.trainer.precision != "16-mixed"
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the global norm, which is logged; Lightning's own way refuses fused optimizers."""
+        if gradient_clip_algorithm not in (None, "norm"):
+            raise ConfigError(f"gradient_clip_algorithm {gradient_clip_algorithm!r}, expected 'norm'")
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val or math.inf)
+        self.log("grad_norm", norm)
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        """Loss of a batch, in nats per token of the global batch."""
+        sums = self._loss(batch)
+        self.log("train/loss", sums.nats / sums.tokens, prog_bar=True, batch_size=sums.tokens)
+        return sums.smoothed * (self.trainer.world_size / self._global_tokens(sums.tokens))
+
+    def _loss(self, batch: Batch) -> LossSums:
+        logits = self.network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
+        smoothing = self.label_smoothing if self.training else 0.0
+        return cross_entropy(logits, batch.target_output[batch.target_mask], smoothing)
+
+    def _global_tokens(self, tokens: int) -> float:
+        """Tokens of this batch on all processes; Lightning averages gradients over processes, not over tokens."""
+        if self.trainer.world_size == 1:
+            return tokens
+        total = torch.tensor(float(tokens), device=self.device)
+        torch.distributed.all_reduce(total)
+        return float(total)
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        """Loss and translations of a batch."""
+        self._evaluate(batch, "val")
+
+    def test_step(self, batch: Batch, batch_index: int) -> None:
+        """Loss and translations of a batch."""
+        self._evaluate(batch, "test")
+
+    def _evaluate(self, batch: Batch, stage: str) -> None:
+        self._loss_sums.append(self._loss(batch))
+        tokenizer = self.translation_data.tokenizer
+        with torch.autocast(self.device.type, enabled=False):
+            found = beam_search(
+                self.network,
+                batch.source,
+                batch.source_lengths,
+                self.searches[stage],
+                bos_id=tokenizer.bos_id,
+                eos_id=tokenizer.eos_id,
+            )
+        for index, hypotheses in zip(batch.index.tolist(), found, strict=True):
+            self._hypotheses[index] = tokenizer.decode(hypotheses[0].tokens)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log loss, perplexity, BLEU and chrF; keep the translations of this check and show some."""
+        if self.trainer.sanity_checking:
+            self._hypotheses, self._loss_sums = {}, []
+            return
+        hypotheses, scores = self._finish_evaluation("val")
+        write_lines(self._run_folder / "validation" / f"step-{self.global_step:07d}.txt", hypotheses)
+        pairs = self.translation_data.texts("val")
+        every = max(1, len(pairs) // max(1, self.num_samples))
+        for i in range(0, len(pairs), every)[: self.num_samples]:
+            row = pairs[i]
+            logger.info("  source     %s\n  hypothesis %s\n  reference  %s", row["source"], hypotheses[i], row["target"])
+        self.log("lr", self.trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test scores and keep the translations."""
+        hypotheses, self.test_scores = self._finish_evaluation("test")
+        write_lines(self._run_folder / "test.txt", hypotheses)
+
+    @property
+    def _run_folder(self) -> Path:
+        return Path(self.trainer.default_root_dir)
+
+    def _finish_evaluation(self, stage: str) -> tuple[list[str], Scores]:
+        """Log what the batches of an evaluation add up to, and start anew."""
+        references = self.translation_data.texts(stage)["target"]
+        hypotheses = [self._hypotheses[i] for i in range(len(self._hypotheses))]
+        loss = float(sum(sums.nats for sums in self._loss_sums)) / sum(sums.tokens for sums in self._loss_sums)
+        scores = score(hypotheses, list(references)[: len(hypotheses)], self.translation_data.target_lang)
+        self.log_dict(
+            {
+                f"{stage}/loss": loss,
+                f"{stage}/ppl": perplexity(loss),
+                f"{stage}/bleu": scores.bleu,
+                f"{stage}/chrf": scores.chrf,
+            },
+            prog_bar=stage == "val",
+        )
+        logger.info("step %d: %s loss %.3f nats per token, %s", self.global_step, stage, loss, scores)
+        self._hypotheses, self._loss_sums = {}, []
+        return hypotheses, scores
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the checkpoint a self-contained model, and keep the state of the random numbers."""
+        model = self.model
+        tokenizer = torch.frombuffer(bytearray(model.tokenizer.model), dtype=torch.uint8)
+        checkpoint["gnmt"] = {"description": describe(model), "tokenizer": tokenizer}
+        checkpoint["rng_state"] = torch.get_rng_state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Check that the checkpoint belongs to this vocabulary, and restore the state of the random numbers."""
+        carried = checkpoint.get("gnmt", {}).get("tokenizer")
+        if carried is None or carried.numpy().tobytes() != self.translation_data.tokenizer.model:
+            raise CheckpointError("the checkpoint was trained with another vocabulary than the run folder's tokenizer.model")
+        torch.set_rng_state(checkpoint["rng_state"])

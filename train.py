@@ -1,0 +1,8 @@
+"""Train a translator: `python train.py [--config configs/NAME.yaml] [--model.network.hidden_size 512 ...]`."""
+
+import sys
+
+from gnmt.training.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
