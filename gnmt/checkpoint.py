@@ -6,7 +6,6 @@ A training checkpoint (`.ckpt`) carries the same under the key `gnmt`, as plain 
 import dataclasses
 import json
 import logging
-import os
 import pickle
 import shutil
 import tempfile
@@ -67,7 +66,7 @@ def save_model(model: Model, folder: Path, card: str) -> None:
         partial.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
-        os.replace(partial, folder)
+        partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -99,7 +98,7 @@ def _load_folder(folder: Path, named: Path) -> Model:
         hint = "train or export the model again"
         if not folder.is_dir():
             folder, missing = named, ["model/"]
-            hint = "name a run folder whose training has ended, a model folder, or a checkpoint such as RUN/checkpoints/best.ckpt"
+            hint = "name a run folder whose training has ended, a model folder, or RUN/checkpoints/best.ckpt"
         raise CheckpointError(f"model folder {folder} is incomplete: {', '.join(missing)} is missing; {hint}")
     try:
         description = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -117,7 +116,9 @@ def _load_training_checkpoint(path: Path) -> Model:
         state = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
         tokenizer = Tokenizer(carried["tokenizer"].numpy().tobytes())
     except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError):
-        raise CheckpointError(f"{path} is no checkpoint of this program (or it is damaged); nothing was run from it") from None
+        raise CheckpointError(
+            f"{path} is no checkpoint of this program (or it is damaged); nothing was run from it"
+        ) from None
     return _build(carried["description"], state, tokenizer, path)
 
 

@@ -99,7 +99,7 @@ class CorpusConfig:
 
     Attributes:
         path: one of: aligned text files, with `{lang}` standing for the language (`train.{lang}`); a `.tsv`, `.jsonl`
-            or `.parquet` file; the id of a data set on the Hugging Face hub (`owner/name`). Text files may end in `.gz`.
+            or `.parquet` file; the id of a Hugging Face hub data set (`owner/name`). Text files may end in `.gz`.
         target_path: the target side's text file, if its name differs in more than the language.
         hub_config: the hub data set's configuration, such as `de-en`.
         split: the hub data set's split, such as `train` or `validation`.

@@ -6,7 +6,6 @@ byte order mark at the very start is dropped.
 
 import gzip
 import io
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -64,24 +63,25 @@ def _decoded(raw_lines: list[bytes], name: str, number: int) -> Iterator[list[st
     yield lines
 
 
+def open_bytes(path: str | Path | int) -> BinaryIO:
+    """Open a file (or a descriptor) for `read_blocks`; one whose name ends in `.gz` is decompressed."""
+    if isinstance(path, int) or not str(path).endswith(".gz"):
+        return open(path, "rb", buffering=0)
+    return gzip.open(path, "rb")  # type: ignore[return-value]  # type: ignore[return-value]
+
+
 def read_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a text file, or of a gzip-compressed one whose name ends in `.gz`.
+    """Yield the lines of a text file.
 
     Raises:
         DataError: the file cannot be read, or is not UTF-8.
     """
     try:
-        with gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb") as stream:
-            for block in read_blocks(stream, str(path)):  # type: ignore[arg-type]
+        with open_bytes(path) as stream:
+            for block in read_blocks(stream, str(path)):
                 yield from block
     except (OSError, EOFError) as error:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def check_utf8(path: str | Path) -> None:
-    """Read a file once, so that text that is not UTF-8 is found before any work is done on it."""
-    for _ in read_lines(path):
-        pass
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
@@ -90,4 +90,4 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     partial.parent.mkdir(parents=True, exist_ok=True)
     with partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
-    os.replace(partial, path)
+    partial.replace(path)

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from gnmt.errors import ConfigError, DataError
 
@@ -51,5 +52,5 @@ def score(hypotheses: Sequence[str], references: Sequence[str], target_lang: str
 
 
 def perplexity(nats_per_token: float) -> float:
-    """exp of the mean cross-entropy; infinite where that overflows."""
+    """Exp of the mean cross-entropy; infinite where that overflows."""
     return math.exp(nats_per_token) if nats_per_token < 700 else math.inf

@@ -18,7 +18,9 @@ def learning_rate_factor(step: int, total_steps: int, config: OptimizerConfig) -
     return config.final_rate + (1 - config.final_rate) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def build_optimizer(model: nn.Module, config: OptimizerConfig, total_steps: int, *, fused: bool = True) -> tuple[Optimizer, LambdaLR]:
+def build_optimizer(
+    model: nn.Module, config: OptimizerConfig, total_steps: int, *, fused: bool = True
+) -> tuple[Optimizer, LambdaLR]:
     """AdamW and its schedule over `total_steps` updates; vectors (biases, gains) are not decayed.
 
     The fused kernel takes a tenth of the time, but unscales float16 gradients itself, after they have been clipped.

@@ -26,7 +26,7 @@ _SPACES = re.compile(" +")
 
 
 def normalize(text: str) -> str:
-    """The form of a text that ids keep exactly: `decode(encode(text)) == normalize(text)`.
+    """Bring a text into the form that ids keep exactly: `decode(encode(text)) == normalize(text)`.
 
     Any white space (also U+2028, U+00A0, a bare carriage return) becomes one space, none at the ends; control
     characters (NUL too) and invisible ones (soft hyphen, zero-width space, byte order mark) are taken out; U+2581 and
@@ -140,5 +140,8 @@ def _explain(message: str, vocab_size: int) -> str:
     if re.search(r"[Vv]ocabulary size is smaller than required", message):
         needed = re.search(r"(\d+) vs (\d+)", message)
         least = f" to at least {needed[2]}" if needed else ""
-        return f"a vocabulary of {vocab_size} pieces cannot hold the alphabet and 256 bytes: raise model.network.vocab_size{least}"
+        return (
+            f"a vocabulary of {vocab_size} pieces cannot hold the alphabet and 256 bytes: "
+            f"raise model.network.vocab_size{least}"
+        )
     return f"no vocabulary of {vocab_size} pieces could be trained: {message.strip().splitlines()[-1]}"

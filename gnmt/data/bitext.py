@@ -121,7 +121,8 @@ def _read_tsv(files: tuple[str], corpus: CorpusConfig, languages: tuple[str, str
         cells = line.split("\t")
         if len(cells) <= max(columns):
             raise DataError(
-                f"{files[0]}: line {number} has {len(cells)} tab-separated columns, expected at least {max(columns) + 1}"
+                f"{files[0]}: line {number} has {len(cells)} tab-separated columns, "
+                f"expected at least {max(columns) + 1}"
             )
         yield {"source": cells[columns[0]], "target": cells[columns[1]]}
 

@@ -75,9 +75,7 @@ def filter_by_length(examples: datasets.Dataset, limits: BatchConfig, name: str)
             counts.append(f"{count} {reason}")
         dropped |= is_bad
     if counts:
-        logger.warning(
-            "%s: %d of %d pairs dropped: %s", name, int(dropped.sum()), len(examples), ", ".join(counts)
-        )
+        logger.warning("%s: %d of %d pairs dropped: %s", name, int(dropped.sum()), len(examples), ", ".join(counts))
     if dropped.all():
         raise DataError(f"{name}: no pair is left for training ({', '.join(counts)})")
     return examples.select(np.flatnonzero(~dropped)) if counts else examples

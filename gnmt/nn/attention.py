@@ -1,6 +1,6 @@
 """Additive attention (Bahdanau et al. 2015) in the normalised form of public GNMT code. Shapes: see `gnmt.nn`."""
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,12 @@ class _AdditiveScore(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, v)
         return torch.cat([_activation(q, keys) @ v for q in _pieces(query, keys)], dim=1)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, keys, v = ctx.saved_tensors
         query_grads, keys_grad, v_grad = [], torch.zeros_like(keys), torch.zeros_like(v)
         pieces = _pieces(query, keys)
@@ -96,6 +96,6 @@ class AdditiveAttention(nn.Module):
         dtype = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast(query.device.type, enabled=False):
             v = (self.g * self.v / self.v.norm()).to(dtype)
-            scores: Tensor = _AdditiveScore.apply(query.to(dtype), memory.keys.to(dtype), v)
+            scores = _AdditiveScore.apply(query.to(dtype), memory.keys.to(dtype), v)
             weights = scores.masked_fill(~memory.mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
         return torch.bmm(weights.to(memory.values.dtype), memory.values), weights

@@ -4,7 +4,7 @@ In training every layer and the attention run over all time steps at once, becau
 step before. Deviation from the paper, where the bottom layer also reads the last step's context.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,7 @@ class Decoder(nn.Module):
     def forward(self, embedded: Tensor, memory: Memory) -> Tensor:
         """Map embedded target inputs (T, B, H) to the top layer's outputs (T, B, H)."""
         bottom, *upper = self.layers
-        h = bottom(embedded)
+        h: Tensor = bottom(embedded)
         context, _ = self.attention(h.transpose(0, 1), memory)
         context = self.context_dropout(context.transpose(0, 1))
         for layer in upper:
@@ -80,7 +80,7 @@ class Decoder(nn.Module):
         if state is None:
             zeros = h.new_zeros(len(self.layers), len(h), self.hidden_size)
             state = DecoderState(zeros, zeros, h.new_zeros(0))
-        bottom, *upper = self.layers
+        bottom, *upper = cast("list[ResidualLSTM]", list(self.layers))
         h, new_state = bottom.step(h, LSTMState(state.hidden[0], state.cell[0]))
         context, weights = self.attention(h.view(beam, batch, -1).transpose(0, 1), memory)
         context = context.transpose(0, 1).flatten(0, 1)

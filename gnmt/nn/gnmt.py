@@ -68,8 +68,7 @@ class GNMT(nn.Module):
         """
         memory = self.encode(source, lengths)
         h = self.output_dropout(self.decoder(self._embed(target_input), memory))
-        logits: Tensor = self.output(h[target_mask])
-        return logits
+        return self.output(h[target_mask])
 
     def step(self, tokens: Tensor, state: DecoderState | None, memory: Memory) -> tuple[Tensor, DecoderState]:
         """Predict the token after `tokens`.

@@ -1,6 +1,6 @@
 """The training loss as sums, so that whoever knows the global number of tokens can divide. Shapes: see `gnmt.nn`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,14 +27,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     """Both sums and the gradient in one pass over the logits, a few rows at a time."""
 
     @staticmethod
-    def forward(ctx, logits: Tensor, target: Tensor, smoothing: float):  # type: ignore[no-untyped-def, override]
-        smoothed, nats = 0.0, 0.0
+    def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        smoothed = nats = logits.new_zeros((), dtype=torch.promote_types(torch.float32, logits.dtype))
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        dtype = torch.promote_types(torch.float32, logits.dtype)
         uniform = smoothing / logits.shape[1]
         for start in range(0, len(logits), _CHUNK_ROWS):
             rows = slice(start, start + _CHUNK_ROWS)
-            z, gold = logits[rows].to(dtype), target[rows, None]
+            z, gold = logits[rows].to(nats.dtype), target[rows, None]
             log_norm = z.logsumexp(dim=1, keepdim=True)
             gold_nats = log_norm - z.gather(1, gold)
             nats = nats + gold_nats.sum()
@@ -49,7 +48,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return smoothed, nats
 
     @staticmethod
-    def backward(ctx, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
         return gradient * grad.to(gradient.dtype), None, None
 

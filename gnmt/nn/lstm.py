@@ -84,10 +84,8 @@ class LSTMLayer(nn.Module):
             x: (N, input).
             state: (N, H) each.
         """
-        lstm = self.forward_lstm
-        gates = F.linear(x, lstm.weight_ih_l0, lstm.bias_ih_l0) + F.linear(
-            state.hidden, lstm.weight_hh_l0, lstm.bias_hh_l0
-        )
+        weight_ih, weight_hh, bias_ih, bias_hh = self.forward_lstm.all_weights[0]
+        gates = F.linear(x, weight_ih, bias_ih) + F.linear(state.hidden, weight_hh, bias_hh)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
         cell = forget_gate.sigmoid() * state.cell + input_gate.sigmoid() * candidate.tanh()
         hidden = output_gate.sigmoid() * cell.tanh()
@@ -147,5 +145,4 @@ class ResidualLSTM(nn.Module):
     def _combine(self, y: Tensor, h: Tensor) -> Tensor:
         if self.shortcut is not None:
             y = y + self.shortcut(h)
-        normed: Tensor = self.norm(y)
-        return normed
+        return self.norm(y)

@@ -141,7 +141,7 @@ def beam_search(
 def _best(candidates: Tensor, beam: int, eos_id: int) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best of (K, B, V) candidates: log-probabilities, parents and tokens, each (2K, B), best first.
 
-    At most K of them are eos, one for each parent, so that K unfinished ones are always among them (vocabulary allowing).
+    At most K of them are eos, one for each parent, so that K unfinished ones are always among them.
     """
     num_parents, batch, vocab = candidates.shape
     flat = candidates.transpose(0, 1).reshape(batch, num_parents * vocab)

@@ -29,7 +29,9 @@ class Throughput(Callback):
     def __init__(self) -> None:
         self._tokens, self._seconds, self._start = 0, 0.0, 0.0
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Start the clock."""
         self._start = time.perf_counter()
 
@@ -71,9 +73,9 @@ class MetricsFile(CSVLogger):
         return str(self._run_folder)
 
     @property
-    def experiment(self) -> ExperimentWriter:
+    def experiment(self) -> _AppendingWriter:
         """The writer, made at the first use."""
-        if self._experiment is None:
+        if not isinstance(self._experiment, _AppendingWriter):
             self._experiment = _AppendingWriter(self.log_dir)
         return self._experiment
 

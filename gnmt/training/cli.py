@@ -1,12 +1,9 @@
 """The command line of training: one YAML is one run, every key is an option, unknown keys are refused."""
 
 import contextlib
-import difflib
 import logging
 import os
-import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,14 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
 # What a run writes before its first checkpoint; a folder with nothing else holds nothing to lose.
-_BEFORE_FIRST_CHECKPOINT = {"config.yaml", "hparams.yaml", "metrics.csv", "tokenizer.model", "checkpoints", "validation"}
+_BEFORE_FIRST_CHECKPOINT = {
+    "config.yaml",
+    "hparams.yaml",
+    "metrics.csv",
+    "tokenizer.model",
+    "checkpoints",
+    "validation",
+}
 
 
 class TrainingCLI(LightningCLI):
@@ -110,6 +114,8 @@ def train(arguments: list[str]) -> Scores | None:
     """
     if not any(argument == "--config" or argument.startswith("--config=") for argument in arguments):
         arguments = ["--config", str(DEFAULT_CONFIG), *arguments]
+    # oneDNN compiles its kernels anew for each shape of a batch, and its own default forgets them within an epoch.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
     try:
         cli = TrainingCLI(
             TranslationTask,

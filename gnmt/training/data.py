@@ -1,7 +1,6 @@
 """What is trained on: the LightningDataModule that takes corpora to batches."""
 
 import logging
-import os
 from pathlib import Path
 
 import datasets
@@ -77,7 +76,7 @@ class TranslationData(L.LightningDataModule):
             partial = self._tokenizer_path.with_suffix(".part")
             partial.parent.mkdir(parents=True, exist_ok=True)
             partial.write_bytes(tokenizer.model)
-            os.replace(partial, self._tokenizer_path)
+            partial.replace(self._tokenizer_path)
         tokenizer = self._load_tokenizer()
         for text in texts.values():
             encode_bitext(text, tokenizer)

@@ -130,7 +130,7 @@ class TranslationTask(L.LightningModule):
                 bos_id=tokenizer.bos_id,
                 eos_id=tokenizer.eos_id,
             )
-        for index, hypotheses in zip(batch.index.tolist(), found, strict=True):
+        for index, hypotheses in zip(batch.positions.tolist(), found, strict=True):
             self._hypotheses[index] = tokenizer.decode(hypotheses[0].tokens)
 
     def on_validation_epoch_end(self) -> None:
@@ -138,13 +138,15 @@ class TranslationTask(L.LightningModule):
         if self.trainer.sanity_checking:
             self._hypotheses, self._loss_sums = {}, []
             return
-        hypotheses, scores = self._finish_evaluation("val")
+        hypotheses, _ = self._finish_evaluation("val")
         write_lines(self._run_folder / "validation" / f"step-{self.global_step:07d}.txt", hypotheses)
         pairs = self.translation_data.texts("val")
         every = max(1, len(pairs) // max(1, self.num_samples))
         for i in range(0, len(pairs), every)[: self.num_samples]:
             row = pairs[i]
-            logger.info("  source     %s\n  hypothesis %s\n  reference  %s", row["source"], hypotheses[i], row["target"])
+            logger.info(
+                "  source     %s\n  hypothesis %s\n  reference  %s", row["source"], hypotheses[i], row["target"]
+            )
         self.log("lr", self.trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_test_epoch_end(self) -> None:
@@ -186,5 +188,7 @@ class TranslationTask(L.LightningModule):
         """Check that the checkpoint belongs to this vocabulary, and restore the state of the random numbers."""
         carried = checkpoint.get("gnmt", {}).get("tokenizer")
         if carried is None or carried.numpy().tobytes() != self.translation_data.tokenizer.model:
-            raise CheckpointError("the checkpoint was trained with another vocabulary than the run folder's tokenizer.model")
+            raise CheckpointError(
+                "the checkpoint was trained with another vocabulary than the run folder's tokenizer.model"
+            )
         torch.set_rng_state(checkpoint["rng_state"])

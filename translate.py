@@ -1,0 +1,236 @@
+"""Translate text, one line in, one line out: `python translate.py -m runs/default < source.txt > target.txt`."""
+
+import argparse
+import contextlib
+import itertools
+import logging
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from gnmt.checkpoint import load_model
+from gnmt.config import SearchConfig
+from gnmt.errors import ConfigError, DataError, GNMTError
+from gnmt.lines import open_bytes, read_blocks, read_lines
+from gnmt.translator import Translation, Translator
+
+logger = logging.getLogger("translate")
+
+WINDOW = 2000  # lines whose translations are sorted by length, batched and written together
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line to stderr and leave with status 2."""
+        self.exit(2, f"error: {message} (--help lists the options)\n")
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line; option names may be written with underscores."""
+    defaults = SearchConfig()
+    parser = Parser(
+        description="Translate text: one UTF-8 line in, one line out, always and in order.",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("-m", "--model", required=True, help="run folder, model folder or .ckpt file")
+    add("-i", "--input", default="-", help="text to translate, - is standard input")
+    add("-o", "--output", default="-", help="file to write, - is standard output; it appears when it is complete")
+    add("-b", "--beam-size", type=int, default=defaults.beam_size, help="hypotheses kept while searching; 1 is greedy")
+    add("-n", "--n-best", type=int, default=1, help="lines written for each input line, best first")
+    add("--length-penalty", type=float, default=defaults.length_penalty, help="alpha of the length normalisation")
+    add("--coverage-penalty", type=float, default=defaults.coverage_penalty, help="beta of the coverage penalty")
+    add("--max-length-factor", type=float, default=defaults.max_length_factor, help="output tokens per input token")
+    add("--max-input-length", type=int, default=500, help="tokens of a line; the rest is cropped, with a warning")
+    add("--batch-size", type=int, default=64, help="sentences or source tokens translated at once")
+    add("--batch-type", choices=("sents", "tokens"), default="sents", help="what --batch-size counts")
+    add("--with-scores", action="store_true", help="write score TAB log-probability TAB translation")
+    add("--reference", help="file of reference translations; BLEU and chrF go to standard error")
+    add("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
+    add("-q", "--quiet", action="store_true", help="errors only on standard error")
+    add("-v", "--verbose", action="store_true", help="progress on standard error")
+    return parser.parse_args([_hyphenated(argument) for argument in arguments])
+
+
+def _hyphenated(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return name.replace("_", "-") + equals + value if name.startswith("--") else argument
+
+
+class Job:
+    """One run of the program: where lines come from and go to, and what has happened so far.
+
+    Args:
+        options: the parsed command line.
+
+    Raises:
+        GNMTError: an option or a file cannot be used; nothing has been written.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.source_name = "standard input" if options.input == "-" else options.input
+        self.lines_done, self.cropped, self.cut_off = 0, 0, 0
+        self.best: list[str] = []
+        search = SearchConfig(
+            beam_size=options.beam_size,
+            num_hypotheses=options.n_best,
+            length_penalty=options.length_penalty,
+            coverage_penalty=options.coverage_penalty,
+            max_length_factor=options.max_length_factor,
+        )
+        if options.output != "-" and _same_file(options.input, options.output):
+            raise ConfigError(f"input and output are the same file {options.output}; name another --output")
+        self.references = list(read_lines(options.reference)) if options.reference else None
+        self.translator = Translator(
+            load_model(options.model),
+            search,
+            device=options.device,
+            batch_size=options.batch_size,
+            batch_type=options.batch_type,
+            max_input_length=options.max_input_length,
+        )
+
+    def run(self) -> None:
+        """Translate everything, then report."""
+        start = time.perf_counter()
+        with _open_input(self.options.input) as source:
+            self._check(source)
+            with _open_output(self.options.output) as target:
+                for block in self._windows(source):
+                    translations = self.translator.translate_batch(block)
+                    target.write("".join(map(self._format, translations)).encode("utf-8"))
+                    target.flush()
+                    self._account(translations)
+        seconds = time.perf_counter() - start
+        summary = f"{self.lines_done} lines in {seconds:.1f} s ({self.lines_done / max(seconds, 1e-9):.1f} lines/s)"
+        logger.warning("%s%s", summary, self._remarks())
+        if self.references is not None:
+            self._score(self.references)
+
+    def _check(self, source: BinaryIO) -> None:
+        """Read a regular file once, to find text that is not UTF-8 and a wrong number of references beforehand."""
+        if not _is_regular(source):
+            return
+        start = source.tell()
+        lines = sum(len(block) for block in read_blocks(source, self.source_name))
+        source.seek(start)
+        if self.references is not None and len(self.references) != lines:
+            raise DataError(
+                f"{self.options.reference} has {len(self.references)} lines and {self.source_name} has {lines}, "
+                "expected one reference for each line"
+            )
+
+    def _windows(self, source: BinaryIO) -> Iterator[list[str]]:
+        for block in read_blocks(source, self.source_name):
+            for start in range(0, len(block), WINDOW):
+                yield block[start : start + WINDOW]
+
+    def _format(self, translation: Translation) -> str:
+        """The output lines of one input line: exactly --n-best, the last ones blank if there are fewer translations."""
+        lines = []
+        for hypothesis in itertools.islice(translation.hypotheses, self.options.n_best):
+            scores = f"{hypothesis.score:.6f}\t{hypothesis.log_prob:.6f}\t" if self.options.with_scores else ""
+            lines.append(scores + hypothesis.text)
+        blank = "-inf\t-inf\t" if self.options.with_scores else ""
+        return "".join(line + "\n" for line in lines + [blank] * (self.options.n_best - len(lines)))
+
+    def _account(self, translations: list[Translation]) -> None:
+        for number, translation in enumerate(translations, start=self.lines_done + 1):
+            if translation.is_cropped:
+                self.cropped += 1
+                limit = self.options.max_input_length
+                logger.warning(
+                    "line %d: too long, %d tokens: only the first %d were translated (--max-input-length)",
+                    number,
+                    translation.source_tokens,
+                    limit,
+                )
+            if not translation.hypotheses[0].is_complete:
+                self.cut_off += 1
+                logger.warning("line %d: the translation reached its length limit (--max-length-factor)", number)
+        self.lines_done += len(translations)
+        if self.references is not None:
+            self.best.extend(translation.text for translation in translations)
+        logger.info("%d lines done", self.lines_done)
+
+    def _remarks(self) -> str:
+        counts = ((self.cropped, "cropped"), (self.cut_off, "cut off at the length limit"))
+        return "".join(f", {count} {what}" for count, what in counts if count)
+
+    def _score(self, references: list[str]) -> None:
+        from gnmt.metrics import score  # loading sacrebleu takes a while, and only scoring needs it
+
+        print(score(self.best, references, self.translator.target_lang), file=sys.stderr)
+
+
+def _same_file(first: str, second: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(0) if first == "-" else Path(first).stat(), Path(second).stat())
+    return False
+
+
+def _is_regular(stream: BinaryIO) -> bool:
+    return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+
+
+@contextlib.contextmanager
+def _open_input(path: str) -> Iterator[BinaryIO]:
+    try:
+        stream = open_bytes(0 if path == "-" else path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    with stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _open_output(path: str) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is written under another name and gets its own when it is complete."""
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    partial = Path(f"{path}.part")
+    try:
+        stream = partial.open("wb")
+    except OSError as error:
+        raise ConfigError(f"cannot write {partial}: {error.strerror}") from None
+    with stream:
+        yield stream
+    partial.replace(path)
+
+
+def main() -> int:
+    """Run the program: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
+    options = parse_arguments(sys.argv[1:])
+    level = logging.ERROR if options.quiet else logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s")
+    job = None
+    try:
+        job = Job(options)
+        job.run()
+    except GNMTError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"error: the output was closed after {job.lines_done if job else 0} lines", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {error.strerror} after {job.lines_done if job else 0} lines", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted after {job.lines_done if job else 0} lines", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
