@@ -67,7 +67,7 @@ def open_bytes(path: str | Path | int) -> BinaryIO:
     """Open a file (or a descriptor) for `read_blocks`; one whose name ends in `.gz` is decompressed."""
     if isinstance(path, int) or not str(path).endswith(".gz"):
         return open(path, "rb", buffering=0)
-    return gzip.open(path, "rb")  # type: ignore[return-value]  # type: ignore[return-value]
+    return gzip.open(path, "rb")  # type: ignore[return-value]
 
 
 def read_lines(path: str | Path) -> Iterator[str]:

@@ -26,7 +26,7 @@ _SPACES = re.compile(" +")
 
 
 def normalize(text: str) -> str:
-    """Bring a text into the form that ids keep exactly: `decode(encode(text)) == normalize(text)`.
+    """Bring a text into the form that ids keep: decoding the encoded text gives exactly this.
 
     Any white space (also U+2028, U+00A0, a bare carriage return) becomes one space, none at the ends; control
     characters (NUL too) and invisible ones (soft hyphen, zero-width space, byte order mark) are taken out; U+2581 and

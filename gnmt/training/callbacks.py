@@ -1,7 +1,6 @@
 """What happens around the training loop: speed, logs that survive a resume, a progress bar that leaves stdout alone."""
 
 import csv
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from gnmt.data.padding import Batch
 
 
-def checkpoints(folder: Path) -> list[Callback]:
-    """Two checkpoints: `best.ckpt` by validation BLEU, and `last.ckpt` after each validation and on interruption."""
+def checkpoints(folder: Path, monitor: str, mode: str) -> list[Callback]:
+    """Two checkpoints: `best.ckpt` by a validation score, and `last.ckpt` after each validation and on interruption."""
     shared: dict[str, Any] = {"dirpath": folder, "enable_version_counter": False, "save_on_train_epoch_end": False}
     return [
-        ModelCheckpoint(filename="best", monitor="val/bleu", mode="max", save_top_k=1, **shared),
+        ModelCheckpoint(filename="best", monitor=monitor, mode=mode, save_top_k=1, **shared),
         ModelCheckpoint(filename="last", save_top_k=1, save_on_exception=True, **shared),
     ]
 
@@ -78,8 +77,3 @@ class MetricsFile(CSVLogger):
         if not isinstance(self._experiment, _AppendingWriter):
             self._experiment = _AppendingWriter(self.log_dir)
         return self._experiment
-
-
-def stderr_is_terminal() -> bool:
-    """Whether a progress bar would be seen."""
-    return sys.stderr.isatty()

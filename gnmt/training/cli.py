@@ -1,12 +1,16 @@
 """The command line of training: one YAML is one run, every key is an option, unknown keys are refused."""
 
 import contextlib
+import difflib
 import logging
 import os
+import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
 from jsonargparse import ArgumentError
 from lightning.pytorch import Trainer
@@ -17,7 +21,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from gnmt.checkpoint import load_model, save_model
 from gnmt.errors import CheckpointError, ConfigError, DataError, GNMTError
 from gnmt.metrics import Scores
-from gnmt.training.callbacks import MetricsFile, Throughput, checkpoints, stderr_is_terminal
+from gnmt.training.callbacks import MetricsFile, Throughput, checkpoints
 from gnmt.training.card import model_card
 from gnmt.training.data import TranslationData
 from gnmt.training.task import TranslationTask
@@ -53,6 +57,19 @@ class TrainingCLI(LightningCLI):
         parser.link_arguments("model.network.vocab_size", "data.vocab_size")
         parser.link_arguments("seed_everything", "data.seed")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse, and say in one line what is wrong; an unknown key is named with its likeliest meaning."""
+        try:
+            self.config = parser.parse_args(args)
+        except ArgumentError as error:
+            message = " ".join(str(error).split())
+            unknown = re.search(r"(?:unrecognized arguments: --|does not accept option ')([\w.]+)", message)
+            if unknown:
+                known = {key.rpartition(".")[2]: key for key in parser.get_defaults().as_flat().__dict__}
+                close = difflib.get_close_matches(unknown[1].rpartition(".")[2], known, n=1)
+                message += f"; did you mean {known[close[0]]}?" if close else "; --help lists all"
+            raise ConfigError(message) from None
+
     @property
     def run_folder(self) -> Path:
         """`trainer.default_root_dir`, or `runs/` and the name of the configuration file."""
@@ -76,16 +93,21 @@ class TrainingCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Build the trainer with the run folder's loggers and checkpoints, and a precision that fits the processor."""
-        folder, settings = self.run_folder, self.config.trainer
+        folder, settings = self.run_folder, self.config_init.trainer
         kwargs["default_root_dir"] = folder
-        kwargs["callbacks"] = [*(settings.callbacks or []), Throughput(), *checkpoints(folder / "checkpoints")]
+        # The checkpoint that is exported is the best one in what early stopping watches.
+        watched = self.config.early_stopping
+        kept = checkpoints(folder / "checkpoints", watched.monitor, watched.mode)
+        kwargs["callbacks"] = [*(settings.callbacks or []), Throughput(), *kept]
         kwargs["use_distributed_sampler"] = False
         if settings.logger is None:
             kwargs["logger"] = [MetricsFile(folder), TensorBoardLogger(folder, name="", version="")]
         if settings.precision is None:
             kwargs["precision"] = "bf16-mixed" if _multiplies_bfloat16(settings.accelerator) else "32-true"
         if settings.enable_progress_bar is None:
-            kwargs["enable_progress_bar"] = stderr_is_terminal()
+            kwargs["enable_progress_bar"] = sys.stderr.isatty()
+        if settings.enable_model_summary is None:
+            kwargs["enable_model_summary"] = False
         return super().instantiate_trainer(**kwargs)
 
 
@@ -103,6 +125,27 @@ def _multiplies_bfloat16(accelerator: Any) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
+def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
+    """Parse the command line's arguments (over `configs/default.yaml` if they name no --config) and build the run.
+
+    Raises:
+        GNMTError: a key is unknown, a value impossible, or the run folder is in use.
+    """
+    if not any(argument == "--config" or argument.startswith("--config=") for argument in arguments):
+        arguments = ["--config", str(DEFAULT_CONFIG), *arguments]
+    return cli_class(
+        TranslationTask,
+        TranslationData,
+        args=arguments,
+        run=False,
+        save_config_callback=None,
+        seed_everything_default=1,
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
+    )
+
+
 def train(arguments: list[str]) -> Scores | None:
     """Run a training from the command line's arguments: fit, test, export.
 
@@ -112,24 +155,9 @@ def train(arguments: list[str]) -> Scores | None:
     Raises:
         GNMTError: the configuration, the corpus or the checkpoint cannot be used.
     """
-    if not any(argument == "--config" or argument.startswith("--config=") for argument in arguments):
-        arguments = ["--config", str(DEFAULT_CONFIG), *arguments]
     # oneDNN compiles its kernels anew for each shape of a batch, and its own default forgets them within an epoch.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
-    try:
-        cli = TrainingCLI(
-            TranslationTask,
-            TranslationData,
-            args=arguments,
-            run=False,
-            save_config_callback=None,
-            seed_everything_default=1,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
-        )
-    except ArgumentError as error:
-        raise ConfigError(_one_line(str(error))) from None
+    cli = build(arguments)
     folder = cli.run_folder
     if cli.trainer.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
@@ -169,13 +197,18 @@ def _log_summary(cli: TrainingCLI) -> None:
     )
 
 
-def _one_line(message: str) -> str:
-    return " ".join(message.split())
+def _quiet_libraries() -> None:
+    """Send our own log to stderr, and keep the libraries' remarks about themselves out of it."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("lightning").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
 
 
 def main() -> int:
     """Run `train.py`: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    _quiet_libraries()
     try:
         with contextlib.redirect_stdout(sys.stderr):
             scores = train(sys.argv[1:])

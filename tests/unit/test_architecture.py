@@ -1,0 +1,61 @@
+"""The table of the rooms, enforced: imports point downwards, and each library has one home."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+LEVELS = {
+    "errors": 0, "config": 0, "version": 0,
+    "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
+    "data": 2, "search": 2,
+    "checkpoint": 3, "translator": 3.5,
+    "training": 4,
+    "__init__": 5,
+}  # fmt: skip
+HOMES = {
+    "lightning": {"training"},
+    "jsonargparse": {"training"},
+    "datasets": {"data", "training"},
+    "sentencepiece": {"tokenizer"},
+    "sacrebleu": {"metrics"},
+    "safetensors": {"checkpoint"},
+}
+FILES = sorted((ROOT / "gnmt").rglob("*.py"))
+
+
+def room(path):
+    return path.relative_to(ROOT / "gnmt").parts[0].removesuffix(".py")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downwards_and_libraries_stay_at_home(path):
+    for name in imports(path):
+        top, *rest = name.split(".")
+        if top == "gnmt":
+            target = rest[0] if rest else "__init__"
+            assert target == room(path) or LEVELS[target] < LEVELS[room(path)], f"{path} imports {name}"
+            assert not (room(path) in ("nn", "search") and target in ("tokenizer", "data")), f"{path} imports {name}"
+        elif top in HOMES:
+            assert room(path) in HOMES[top], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", [*FILES, ROOT / "translate.py", ROOT / "train.py"], ids=lambda path: path.name)
+def test_files_stay_short(path):
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_importing_the_library_is_light():
+    code = "import sys, gnmt; print([name for name in ('lightning', 'datasets', 'sacrebleu') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.strip() == "[]"
