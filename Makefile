@@ -13,10 +13,7 @@ RUN := runs/default
 
 train: environment $(CORPUS)
 	$(BIN)/python train.py $(if $(wildcard $(RUN)/checkpoints/last.ckpt),--ckpt_path last)
-	@echo "Twenty lines of the test corpus, translated by $(RUN)/model:"
-	@head -n 20 data/home_assistant/en-de/test.en > $(RUN)/sample.en
-	@$(BIN)/python translate.py -m $(RUN) -q < $(RUN)/sample.en > $(RUN)/sample.de
-	@paste -d '|' $(RUN)/sample.en $(RUN)/sample.de | sed 's/|/  ->  /'
+	$(BIN)/python data/evaluate.py $(RUN)/test.txt | tee $(RUN)/report.md
 
 $(CORPUS): data/home_assistant.py | environment
 	$(BIN)/python data/home_assistant.py

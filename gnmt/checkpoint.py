@@ -9,6 +9,7 @@ import logging
 import pickle
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +111,9 @@ def _load_folder(folder: Path, named: Path) -> Model:
 
 def _load_training_checkpoint(path: Path) -> Model:
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch remarks on foreign pickles before it refuses them
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         carried = checkpoint["gnmt"]
         prefix = "network."
         state = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}

@@ -43,7 +43,7 @@ def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
         yield from _decoded(b"".join(rest).split(b"\n"), name, number)
         number += head.count(b"\n") + 1
         rest = [tail] if tail else []
-    if rest:
+    if any(rest):
         yield from _decoded(b"".join(rest).split(b"\n"), name, number)
 
 

@@ -61,7 +61,7 @@ def _private_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train((text for pair in toy_pairs() for text in pair), 340)
+    return Tokenizer.train((text for pair in toy_pairs() for text in pair), 320)
 
 
 @pytest.fixture(scope="session")

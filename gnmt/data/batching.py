@@ -28,7 +28,8 @@ def plan_batches(
         epoch: from 0; each has another order and other neighbours in a batch.
 
     Returns:
-        arrays of example indices, each example in exactly one of them.
+        arrays of example indices, each example in exactly one of them. Their number and sizes depend on the lengths
+        and the limit alone, so that all epochs have equally many updates.
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(target_lengths))
@@ -69,7 +70,8 @@ class TrainingBatches:
         self._lengths = lengths(examples)
         self._tokens_per_batch, self._seed = tokens_per_batch, seed
         self._rank, self._world_size = rank, world_size
-        self._epoch, self._batches_done = 0, 0
+        # Each iteration is a new epoch, but for the first one after this constructor or after `load_state_dict`.
+        self._epoch, self._batches_done, self._is_resuming = 0, 0, True
         self._plan = self._plan_epoch()
 
     def _plan_epoch(self) -> list[np.ndarray]:
@@ -81,8 +83,10 @@ class TrainingBatches:
         return len(self._plan)
 
     def __iter__(self) -> Iterator[Batch]:
-        if self._batches_done == len(self._plan):
-            self.load_state_dict({"epoch": self._epoch + 1, "batches_done": 0})
+        if not self._is_resuming or self._batches_done == len(self._plan):
+            self._epoch, self._batches_done = self._epoch + 1, 0
+            self._plan = self._plan_epoch()
+        self._is_resuming = False
         while self._batches_done < len(self._plan):
             index = self._plan[self._batches_done]
             self._batches_done += 1
@@ -95,7 +99,7 @@ class TrainingBatches:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on after the last batch that had left the loader when the state was taken."""
-        self._epoch, self._batches_done = state["epoch"], state["batches_done"]
+        self._epoch, self._batches_done, self._is_resuming = state["epoch"], state["batches_done"], True
         self._plan = self._plan_epoch()
 
 

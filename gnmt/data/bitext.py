@@ -74,11 +74,11 @@ def _is_complete(source: str | None, target: str | None) -> bool:
 
 def _from_generator(read: Callable[..., Iterator[Pair]], files: tuple[str, ...], **options: Any) -> datasets.Dataset:
     digests = [_digest(path) for path in files]
-    arguments = {"files": files, **options}
+    arguments = {"read": read, "files": files, "options": options}
     fingerprint = hashlib.sha256(repr((read.__name__, digests, sorted(options.items()))).encode()).hexdigest()[:32]
     try:
         dataset = datasets.Dataset.from_generator(
-            read, features=_FEATURES, gen_kwargs=arguments, fingerprint=fingerprint
+            _read_some, features=_FEATURES, gen_kwargs=arguments, fingerprint=fingerprint
         )
     except datasets.exceptions.DatasetGenerationError as error:
         if isinstance(error.__cause__, DataError):
@@ -86,6 +86,15 @@ def _from_generator(read: Callable[..., Iterator[Pair]], files: tuple[str, ...],
         raise
     assert isinstance(dataset, datasets.Dataset)
     return dataset
+
+
+def _read_some(read: Callable[..., Iterator[Pair]], files: tuple[str, ...], options: dict[str, Any]) -> Iterator[Pair]:
+    is_empty = True
+    for pair in read(files, **options):
+        is_empty = False
+        yield pair
+    if is_empty:
+        raise DataError(f"{' and '.join(files)}: no sentence pairs in it; check data.*.path in the configuration")
 
 
 def _digest(path: str) -> str:

@@ -53,7 +53,13 @@ class TrainingCLI(LightningCLI):
             "--ckpt_path", type=str | None, default=None, help="resume: 'last' or the path of a training checkpoint"
         )
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
-        parser.set_defaults({"early_stopping.monitor": "val/bleu", "early_stopping.mode": "max"})
+        parser.set_defaults(
+            {
+                "early_stopping.monitor": "val/bleu",
+                "early_stopping.mode": "max",
+                "early_stopping.check_on_train_epoch_end": False,  # a resumed epoch may end without a validation
+            }
+        )
         parser.link_arguments("model.network.vocab_size", "data.vocab_size")
         parser.link_arguments("seed_everything", "data.seed")
 

@@ -1,5 +1,6 @@
 """What is trained on: the LightningDataModule that takes corpora to batches."""
 
+import functools
 import logging
 from pathlib import Path
 
@@ -116,7 +117,8 @@ class TranslationData(L.LightningDataModule):
             )
         return tokenizer
 
-    def train_dataloader(self) -> TrainingBatches:
+    @functools.cached_property
+    def training_batches(self) -> TrainingBatches:
         """Batches of this process for one epoch after the other."""
         assert self.trainer is not None
         return TrainingBatches(
@@ -126,6 +128,10 @@ class TranslationData(L.LightningDataModule):
             self.trainer.global_rank,
             self.trainer.world_size,
         )
+
+    def train_dataloader(self) -> TrainingBatches:
+        """The training batches."""
+        return self.training_batches
 
     def val_dataloader(self) -> EvaluationBatches:
         """All validation pairs, in every process."""

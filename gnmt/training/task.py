@@ -73,9 +73,15 @@ class TranslationTask(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer, and its schedule stepped after every update."""
-        total_steps = int(self.trainer.estimated_stepping_batches)
+        # Lightning's own estimate would set up the loader before a checkpoint's position can be loaded into it.
+        trainer = self.trainer
+        steps_per_epoch = math.ceil(len(self.translation_data.training_batches) / trainer.accumulate_grad_batches)
+        by_epochs = -1 if trainer.max_epochs is None else steps_per_epoch * trainer.max_epochs
+        limits = [limit for limit in (trainer.max_steps, by_epochs) if limit >= 0]
+        if not limits:
+            raise ConfigError("no end of training: set trainer.max_epochs or trainer.max_steps")
         optimizer, schedule = build_optimizer(
-            self.network, self.optimizer_config, total_steps, fused=self.trainer.precision != "16-mixed"
+            self.network, self.optimizer_config, min(limits), fused=self.trainer.precision != "16-mixed"
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -174,6 +174,7 @@ def test_plan_is_a_pure_function_that_uses_every_example_once():
     again = plan_batches(source, target, 1000, seed=1, epoch=0)
     assert all(map(np.array_equal, plan, again))
     for changed in (plan_batches(source, target, 1000, 2, 0), plan_batches(source, target, 1000, 1, 1)):
+        assert sorted(map(len, changed)) == sorted(map(len, plan))
         assert [list(batch) for batch in changed] != [list(batch) for batch in plan]
     sizes = [len(batch) * (source[batch].max() + target[batch].max() + 2) / 2 for batch in plan]
     assert max(sizes) <= 1000

@@ -12,7 +12,8 @@ TEXTS = [
     "The light is on in {room}.",
     "<s> </s> <unk> <pad> <0x41> <2de> \u2047 &amp;quot;",
     "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2603\ufe0f caf\u00e9 cafe\u0301 \ufdfa \uff21\uff22 \u00bd \ufb01",
-    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u4f60\u597d \u3053\u3093\u306b\u3061\u306f \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \U00010348",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\u4f60\u597d \u3053\u3093\u306b\u3061\u306f \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \U00010348",
     "https://example.org/a?b=1&c=%20 2.200.112 1,5 \u20ac 10:30",
     "x" * 3000,
 ]
@@ -55,10 +56,10 @@ def test_predicted_control_bytes_never_break_a_line(tokenizer):
 
 
 def test_training_is_deterministic_and_pickles_as_its_bytes(tokenizer):
-    again = Tokenizer.train((text for pair in toy_pairs() for text in pair), 340)
+    again = Tokenizer.train((text for pair in toy_pairs() for text in pair), 320)
     assert again.model == tokenizer.model
     assert pickle.loads(pickle.dumps(tokenizer)).model == tokenizer.model
-    assert tokenizer.vocab_size == 340
+    assert tokenizer.vocab_size == 320
 
 
 @pytest.mark.parametrize(
