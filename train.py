@@ -2,7 +2,8 @@
 
 import sys
 
+from gnmt.errors import run_program
 from gnmt.training.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from home_assistant import PLACEHOLDER, SOURCE_LANG
 
-from gnmt.errors import DataError, GNMTError
+from gnmt.errors import DataError, run_program
 from gnmt.lines import read_lines
 from gnmt.metrics import score
 
@@ -75,8 +75,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except GNMTError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(run_program(main))

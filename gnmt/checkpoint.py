@@ -7,18 +7,17 @@ import dataclasses
 import json
 import logging
 import pickle
-import shutil
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from gnmt.config import GNMTConfig
 from gnmt.errors import CheckpointError, ConfigError
+from gnmt.files import new_folder
 from gnmt.nn.gnmt import GNMT
 from gnmt.tokenizer import Tokenizer
 
@@ -55,21 +54,13 @@ def save_model(model: Model, folder: Path, card: str) -> None:
         folder: its place.
         card: text of the model card.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
-        # Tied weights share memory, which the format refuses; the loader ties them again.
-        state = {name: tensor for name, tensor in model.network.state_dict().items() if not _is_tied(model, name)}
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, partial / WEIGHTS)
+    # Tied weights share memory, which the format refuses; the loader ties them again.
+    state = {name: tensor for name, tensor in model.network.state_dict().items() if not _is_tied(model, name)}
+    with new_folder(folder) as partial:
+        (partial / WEIGHTS).write_bytes(save({name: tensor.contiguous() for name, tensor in state.items()}))
         (partial / CONFIG).write_text(json.dumps(describe(model), indent=2) + "\n", encoding="utf-8")
         (partial / TOKENIZER).write_bytes(model.tokenizer.model)
         (partial / CARD).write_text(card, encoding="utf-8")
-        partial.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.replace(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_tied(model: Model, name: str) -> bool:

@@ -1,5 +1,8 @@
 """Every error a user can meet. Messages are one line: what was found, what was expected, what to do."""
 
+import sys
+from collections.abc import Callable
+
 
 class GNMTError(Exception):
     """Base of all errors that are the input's fault; the programs print it in one line and exit with status 2."""
@@ -15,3 +18,12 @@ class DataError(GNMTError):
 
 class CheckpointError(GNMTError):
     """A model folder or checkpoint is missing, incomplete, damaged or of another kind."""
+
+
+def run_program(main: Callable[[], int]) -> int:
+    """Call a program's main function and return its exit status; bad input is one line on stderr and status 2."""
+    try:
+        return main()
+    except GNMTError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gnmt.errors import DataError
+from gnmt.files import new_file
 
 _READ_SIZE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -86,8 +87,5 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Write lines to a file that appears under its name only when it is whole."""
-    partial = Path(f"{path}.part")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
+    with new_file(Path(path)) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
-    partial.replace(path)

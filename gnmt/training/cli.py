@@ -19,7 +19,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from gnmt.checkpoint import load_model, save_model
-from gnmt.errors import CheckpointError, ConfigError, DataError, GNMTError
+from gnmt.errors import CheckpointError, ConfigError, DataError
 from gnmt.metrics import Scores
 from gnmt.training.callbacks import MetricsFile, Throughput, checkpoints
 from gnmt.training.card import model_card
@@ -167,7 +167,9 @@ def train(arguments: list[str]) -> Scores | None:
     folder = cli.run_folder
     if cli.trainer.is_global_zero:
         folder.mkdir(parents=True, exist_ok=True)
-        cli.parser.save(cli.config, folder / "config.yaml", overwrite=True, multifile=False)
+        settings = cli.config.clone()
+        settings.ckpt_path = None  # how this run was started is no part of what it is
+        cli.parser.save(settings, folder / "config.yaml", overwrite=True, multifile=False)
     _log_summary(cli)
     try:
         cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
@@ -206,7 +208,8 @@ def _log_summary(cli: TrainingCLI) -> None:
 def _quiet_libraries() -> None:
     """Send our own log to stderr, and keep the libraries' remarks about themselves out of it."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("lightning").setLevel(logging.WARNING)
+    for library in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
@@ -218,9 +221,6 @@ def main() -> int:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             scores = train(sys.argv[1:])
-    except GNMTError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         return 130
     if scores:

@@ -12,6 +12,7 @@ from gnmt.data.batching import EvaluationBatches, TrainingBatches
 from gnmt.data.bitext import load_bitext
 from gnmt.data.examples import encode_bitext, filter_by_length
 from gnmt.errors import CheckpointError, ConfigError
+from gnmt.files import new_file
 from gnmt.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -74,10 +75,8 @@ class TranslationData(L.LightningDataModule):
         texts = {stage: self._read(stage) for stage in self._corpora}
         if not self._tokenizer_path.exists():
             tokenizer = self._make_tokenizer(texts["train"])
-            partial = self._tokenizer_path.with_suffix(".part")
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(tokenizer.model)
-            partial.replace(self._tokenizer_path)
+            with new_file(self._tokenizer_path) as partial:
+                partial.write_bytes(tokenizer.model)
         tokenizer = self._load_tokenizer()
         for text in texts.values():
             encode_bitext(text, tokenizer)

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 LEVELS = {
     "errors": 0, "version": 0, "config": 0.5,
-    "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
+    "files": 0.5, "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
     "data": 2, "search": 2,
     "checkpoint": 3, "translator": 3.5,
     "training": 4,

@@ -3,11 +3,12 @@
 import pytest
 import yaml
 from conftest import ROOT
+from parse_only import ParseOnly
 
 from gnmt.config import BatchConfig, CorpusConfig, GNMTConfig, OptimizerConfig, SearchConfig, TokenizerConfig
 from gnmt.errors import ConfigError
 from gnmt.optim import learning_rate_factor
-from gnmt.training.cli import TrainingCLI, build
+from gnmt.training.cli import build
 
 
 @pytest.mark.parametrize(
@@ -29,16 +30,6 @@ from gnmt.training.cli import TrainingCLI, build
 def test_impossible_settings_are_refused(cls, settings, message):
     with pytest.raises(ConfigError, match=message):
         cls(**settings)
-
-
-class ParseOnly(TrainingCLI):
-    """Stops before anything is built."""
-
-    def before_instantiate_classes(self):
-        pass
-
-    def instantiate_classes(self):
-        pass
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)

@@ -1,0 +1,94 @@
+"""What the README says works: its commands run, its Python runs, its files exist."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, toy_pairs
+from parse_only import ParseOnly
+
+from gnmt.training.cli import build
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^((?:    .*\n)+)", README, re.MULTILINE)
+COMMANDS = [
+    re.sub(r"\s+#.*", "", line).strip()
+    for block in BLOCKS
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.strip().startswith("python ")
+]
+SMALL = (
+    "--model.network.vocab_size 320 --model.network.hidden_size 8 --model.network.num_encoder_layers 1 "
+    "--model.network.num_decoder_layers 1 --trainer.max_epochs 1"
+)
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path, model_folder):
+    """A folder that looks like a checkout with a trained model, texts, and the user's own corpus."""
+    for name in ("translate.py", "train.py", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "default").symlink_to(model_folder)
+    (tmp_path / "source.txt").write_text("The light is on\n\nThe door\n")
+    (tmp_path / "reference.txt").write_text("Das Licht ist an\n\nDie T\u00fcr\n")
+    (tmp_path / "mytext").mkdir()
+    for name in ("train", "validation", "test"):
+        for side, lang in enumerate(("en", "de")):
+            text = "".join(pair[side] + "\n" for pair in toy_pairs())
+            (tmp_path / "mytext" / f"{name}.{lang}").write_text(text)
+    return tmp_path
+
+
+def shell(command, place):
+    command = re.sub(r"^python ", f"{sys.executable} ", command)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=300, env=os.environ
+    )
+
+
+def test_there_are_commands():
+    assert sum("translate.py" in command for command in COMMANDS) >= 3
+    assert sum("train.py" in command for command in COMMANDS) >= 4
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "translate.py" in command])
+def test_translation_commands_run(command, place):
+    result = shell(command, place)
+    assert result.returncode == 0, result.stderr
+    written = (place / "target.txt").read_text() if "target.txt" in command else result.stdout
+    assert written.count("\n") == (9 if "-n 3" in command else 3)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "train.py" in command])
+def test_training_commands_parse(command):
+    arguments = [argument.strip("'") for argument in command.split()[2:]]
+    known = [str(ROOT / argument) if argument.startswith("configs/") else argument for argument in arguments]
+    assert build(known, ParseOnly).config.model.network.num_encoder_layers == 8
+
+
+def test_training_on_your_own_text_runs(place):
+    (command,) = [command for command in COMMANDS if "mytext" in command]
+    result = shell(f"{command} {SMALL}", place)
+    assert result.returncode == 0, result.stderr
+    assert (place / "runs" / "mytext" / "model" / "model.safetensors").exists()
+
+
+def test_python_example_runs(place):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("\n") == 2
+
+
+def test_linked_files_and_make_targets_exist():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make (\w+) ", README):
+        assert f"\n{target}:" in makefile, target
