@@ -1,7 +1,7 @@
 # make train   environment, default corpus, training, BLEU, sample translations   (about 20 minutes on 2 cores)
 # make test    environment, lint, types, tests
 # make lint    environment, lint, types
-# make clean   remove what the commands above made
+# make clean   remove the environment and the caches; runs/ and data/ stay
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,16 +11,18 @@ RUN := runs/default
 
 .PHONY: train test lint clean environment
 
-train: environment $(CORPUS)
-	$(BIN)/python train.py $(if $(wildcard $(RUN)/checkpoints/last.ckpt),--ckpt_path last)
-	$(BIN)/python data/evaluate.py $(RUN)/test.txt | tee $(RUN)/report.md
+train: $(RUN)/model/config.json
+	$(BIN)/python data/evaluate.py $(RUN)/test.txt > $(RUN)/report.md
+	@cat $(RUN)/report.md
 
-$(CORPUS): data/home_assistant.py | environment
+$(RUN)/model/config.json: | environment $(CORPUS)
+	$(BIN)/python train.py $(if $(wildcard $(RUN)/checkpoints/last.ckpt),--ckpt_path last)
+
+$(CORPUS): | environment
 	$(BIN)/python data/home_assistant.py
-	@touch $@
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 lint: environment
 	$(BIN)/ruff format --check .

@@ -3,7 +3,7 @@
 import sys
 
 from gnmt.errors import run_program
-from gnmt.training.cli import main
+from gnmt.training.run import main
 
 if __name__ == "__main__":
     sys.exit(run_program(main))

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import itertools
 import logging
 import os
 import stat
@@ -16,11 +15,9 @@ from gnmt.checkpoint import load_model
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError, DataError, GNMTError
 from gnmt.lines import open_bytes, read_blocks, read_lines
-from gnmt.translator import Translation, Translator
+from gnmt.translator import WINDOW, Translation, Translator
 
 logger = logging.getLogger("translate")
-
-WINDOW = 2000  # lines whose translations are sorted by length, batched and written together
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +51,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--with-scores", action="store_true", help="write score TAB log-probability TAB translation")
     add("--reference", help="file of reference translations; BLEU and chrF go to standard error")
     add("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
-    add("-q", "--quiet", action="store_true", help="errors only on standard error")
+    add("-q", "--quiet", action="store_true", help="only errors and scores on standard error")
     add("-v", "--verbose", action="store_true", help="progress on standard error")
     return parser.parse_args([_hyphenated(argument) for argument in arguments])
 
@@ -86,8 +83,7 @@ class Job:
             coverage_penalty=options.coverage_penalty,
             max_length_factor=options.max_length_factor,
         )
-        if options.output != "-" and _same_file(options.input, options.output):
-            raise ConfigError(f"input and output are the same file {options.output}; name another --output")
+        _check_output(options)
         self.references = list(read_lines(options.reference)) if options.reference else None
         self.translator = Translator(
             load_model(options.model),
@@ -97,6 +93,10 @@ class Job:
             batch_type=options.batch_type,
             max_input_length=options.max_input_length,
         )
+        if self.references is not None:
+            from gnmt.metrics import check_target_lang  # loading sacrebleu takes a while, and only scoring needs it
+
+            check_target_lang(self.translator.target_lang)
 
     def run(self) -> None:
         """Translate everything, then report."""
@@ -136,7 +136,7 @@ class Job:
     def _format(self, translation: Translation) -> str:
         """The output lines of one input line: exactly --n-best, the last ones blank if there are fewer translations."""
         lines = []
-        for hypothesis in itertools.islice(translation.hypotheses, self.options.n_best):
+        for hypothesis in translation.hypotheses:
             scores = f"{hypothesis.score:.6f}\t{hypothesis.log_prob:.6f}\t" if self.options.with_scores else ""
             lines.append(scores + hypothesis.text)
         blank = "-inf\t-inf\t" if self.options.with_scores else ""
@@ -166,15 +166,36 @@ class Job:
         return "".join(f", {count} {what}" for count, what in counts if count)
 
     def _score(self, references: list[str]) -> None:
-        from gnmt.metrics import score  # loading sacrebleu takes a while, and only scoring needs it
+        from gnmt.metrics import score
 
         print(score(self.best, references, self.translator.target_lang), file=sys.stderr)
 
 
-def _same_file(first: str, second: str) -> bool:
+def _check_output(options: argparse.Namespace) -> None:
+    """Refuse an output that would destroy something, or could not be written, before any work is done."""
+    if options.output == "-":
+        return
+    output = Path(options.output)
+    if output.is_dir():
+        raise ConfigError(f"output {output} is a folder; name a file")
+    if not output.parent.is_dir():
+        raise ConfigError(f"cannot write {output}: there is no folder {output.parent}")
+    for path in filter(None, (options.input, options.reference)):
+        for written in (output, _partial(output)):
+            if _same_file(path, written):
+                raise ConfigError(
+                    f"{path} is read and {written} is written, but they are the same file; name another --output"
+                )
+
+
+def _same_file(first: str, second: Path) -> bool:
     with contextlib.suppress(OSError):
-        return os.path.samestat(os.fstat(0) if first == "-" else Path(first).stat(), Path(second).stat())
+        return os.path.samestat(os.fstat(0) if first == "-" else Path(first).stat(), second.stat())
     return False
+
+
+def _partial(output: Path) -> Path:
+    return output.with_name(output.name + ".part")
 
 
 def _is_regular(stream: BinaryIO) -> bool:
@@ -183,28 +204,31 @@ def _is_regular(stream: BinaryIO) -> bool:
 
 @contextlib.contextmanager
 def _open_input(path: str) -> Iterator[BinaryIO]:
-    try:
-        stream = open_bytes(0 if path == "-" else path)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    with stream:
+    if path == "-":
+        os.set_blocking(0, True)
+    with open_bytes(0 if path == "-" else path) as stream:
         yield stream
 
 
 @contextlib.contextmanager
 def _open_output(path: str) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is written under another name and gets its own when it is complete."""
+    """Standard output, or a file that gets its name when it is complete; until then, what is done stands in FILE.part.
+
+    Something that exists and is no regular file (a pipe, a device) is written directly.
+    """
+    output = Path(path)
     if path == "-":
         yield sys.stdout.buffer
         return
-    partial = Path(f"{path}.part")
+    is_special = output.exists() and not output.is_file()
     try:
-        stream = partial.open("wb")
+        stream = (output if is_special else _partial(output)).open("wb")
     except OSError as error:
-        raise ConfigError(f"cannot write {partial}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {output}: {error.strerror}") from None
     with stream:
         yield stream
-    partial.replace(path)
+    if not is_special:
+        _partial(output).replace(output)
 
 
 def main() -> int:
@@ -223,8 +247,11 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: the output was closed after {job.lines_done if job else 0} lines", file=sys.stderr)
         return 1
+    except FloatingPointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"error: {error.strerror} after {job.lines_done if job else 0} lines", file=sys.stderr)
+        print(f"error: {error.strerror or error} after {job.lines_done if job else 0} lines", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"interrupted after {job.lines_done if job else 0} lines", file=sys.stderr)

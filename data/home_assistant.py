@@ -66,7 +66,6 @@ def fetch_wheel(cache: Path) -> Path:
                     f"{wheel} is missing and pip could not download {PACKAGE} ({reason}); "
                     f"connect to a package index, or put {WHEEL} into {cache}"
                 )
-            _verify(downloaded)
             downloaded.replace(wheel)
     _verify(wheel)
     return wheel

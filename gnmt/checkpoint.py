@@ -6,7 +6,6 @@ A training checkpoint (`.ckpt`) carries the same under the key `gnmt`, as plain 
 import dataclasses
 import json
 import logging
-import pickle
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,15 +104,15 @@ def _load_training_checkpoint(path: Path) -> Model:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch remarks on foreign pickles before it refuses them
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        carried = checkpoint["gnmt"]
+        description = checkpoint["gnmt"]["description"]
         prefix = "network."
         state = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
-        tokenizer = Tokenizer(carried["tokenizer"].numpy().tobytes())
-    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError):
+        tokenizer = Tokenizer(checkpoint["gnmt"]["tokenizer"].numpy().tobytes())
+    except Exception:  # a foreign file makes torch's reader fail in any way
         raise CheckpointError(
             f"{path} is no checkpoint of this program (or it is damaged); nothing was run from it"
         ) from None
-    return _build(carried["description"], state, tokenizer, path)
+    return _build(description, state, tokenizer, path)
 
 
 def _build(description: Any, state: dict[str, torch.Tensor], tokenizer: Tokenizer, path: Path) -> Model:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from gnmt.errors import ConfigError
 
+INFINITY = float("inf")
+
 
 def _require(valid: bool, found: str, expected: str) -> None:
     if not valid:
@@ -18,12 +20,9 @@ def _require_range(settings: object, names: str, low: float, high: float, *, ope
     """Check that each named field lies in [low, high], or in [low, high) if `open_end`."""
     for name in names.split():
         value = getattr(settings, name)
-        valid = low <= value < high if open_end else low <= value <= high
-        bounds = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}{')' if open_end else ']'}"
+        valid = low <= value < high if open_end or high == INFINITY else low <= value <= high
+        bounds = f"at least {low:g}" if high == INFINITY else f"in [{low:g}, {high:g}{')' if open_end else ']'}"
         _require(valid, f"{type(settings).__name__}.{name} is {value}", bounds)
-
-
-INFINITY = float("inf")
 
 
 @dataclass(frozen=True)
@@ -119,6 +118,15 @@ class CorpusConfig:
 
     def __post_init__(self) -> None:
         _require(bool(self.path.strip()), "an empty corpus path", "a file name or a hub id")
+        is_text = "{lang}" in self.path or self.target_path is not None
+        is_local = is_text or self.path.removesuffix(".gz").endswith((".tsv", ".jsonl", ".json", ".parquet"))
+        hub_only = [name for name in ("hub_config", "split", "revision") if getattr(self, name) is not None]
+        _require(
+            not (is_local and hub_only),
+            f"{', '.join(hub_only)} for the file {self.path}",
+            "them for hub data sets only",
+        )
+        _require(not (is_text and self.source_column), f"columns for the text file {self.path}", "them for tables only")
         _require(
             (self.source_column is None) == (self.target_column is None),
             f"source_column {self.source_column!r} and target_column {self.target_column!r}",

@@ -12,11 +12,14 @@ from pathlib import Path
 def new_file(path: Path) -> Iterator[Path]:
     """Give a name to write to; the file takes the place of `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    yield partial
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -24,12 +27,16 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder to fill; it takes the place of `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    old = partial.with_name(partial.name + "-old")
     try:
         yield partial
         partial.chmod(0o755)
         if path.exists():
-            path.replace(partial.with_name(partial.name + "-old"))
+            path.replace(old)
         partial.replace(path)
-    finally:
-        for leftover in (partial, partial.with_name(partial.name + "-old")):
-            shutil.rmtree(leftover, ignore_errors=True)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.replace(path)
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -6,6 +6,7 @@ byte order mark at the very start is dropped.
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -29,11 +30,10 @@ def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     Raises:
         DataError: a line is not UTF-8; the lines before it have been yielded.
     """
-    read = stream.read1 if isinstance(stream, io.BufferedIOBase) else stream.read
     number, rest, at_start = 0, [], True
-    while chunk := read(_READ_SIZE):
+    while chunk := _read(stream, name):
         if at_start:
-            while len(chunk) < len(_BOM) and _BOM.startswith(chunk) and (more := read(_READ_SIZE)):
+            while len(chunk) < len(_BOM) and _BOM.startswith(chunk) and (more := _read(stream, name)):
                 chunk += more
             chunk, at_start = chunk.removeprefix(_BOM), False
         head, found, tail = chunk.rpartition(b"\n")
@@ -46,6 +46,17 @@ def read_blocks(stream: BinaryIO, name: str) -> Iterator[list[str]]:
         rest = [tail] if tail else []
     if any(rest):
         yield from _decoded(b"".join(rest).split(b"\n"), name, number)
+
+
+def _read(stream: BinaryIO, name: str) -> bytes:
+    try:
+        return stream.read1(_READ_SIZE) if isinstance(stream, io.BufferedIOBase) else stream.read(_READ_SIZE)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str | Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}")
 
 
 def _decoded(raw_lines: list[bytes], name: str, number: int) -> Iterator[list[str]]:
@@ -65,10 +76,17 @@ def _decoded(raw_lines: list[bytes], name: str, number: int) -> Iterator[list[st
 
 
 def open_bytes(path: str | Path | int) -> BinaryIO:
-    """Open a file (or a descriptor) for `read_blocks`; one whose name ends in `.gz` is decompressed."""
-    if isinstance(path, int) or not str(path).endswith(".gz"):
-        return open(path, "rb", buffering=0)
-    return gzip.open(path, "rb")  # type: ignore[return-value]
+    """Open a file (or a descriptor) for `read_blocks`; one whose name ends in `.gz` is decompressed.
+
+    Raises:
+        DataError: it cannot be opened.
+    """
+    try:
+        if isinstance(path, int) or not str(path).endswith(".gz"):
+            return open(path, "rb", buffering=0)
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -77,12 +95,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         DataError: the file cannot be read, or is not UTF-8.
     """
-    try:
-        with open_bytes(path) as stream:
-            for block in read_blocks(stream, str(path)):
-                yield from block
-    except (OSError, EOFError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    with open_bytes(path) as stream:
+        for block in read_blocks(stream, str(path)):
+            yield from block
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:

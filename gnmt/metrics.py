@@ -1,6 +1,7 @@
 """Corpus BLEU and chrF on detokenised text, each with its sacreBLEU signature; perplexity."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,22 @@ class Scores(NamedTuple):
         return f"BLEU {self.bleu:.2f} ({self.bleu_signature})  chrF {self.chrf:.2f} ({self.chrf_signature})"
 
 
+def check_target_lang(target_lang: str | None) -> BLEU:
+    """Make the BLEU metric for a target language, so that a missing tokenizer is noticed before any work.
+
+    Raises:
+        ConfigError: the language's tokenizer is not installed.
+    """
+    language = re.split("[-_]", (target_lang or "").lower())[0]
+    tokenizer = _TOKENIZERS.get(language)
+    try:
+        return BLEU(tokenize=tokenizer)
+    except (ImportError, RuntimeError):
+        raise ConfigError(
+            f"BLEU for {target_lang!r} needs the tokenizer {tokenizer}: pip install 'gnmt[{language}]'"
+        ) from None
+
+
 def score(hypotheses: Sequence[str], references: Sequence[str], target_lang: str | None = None) -> Scores:
     """Score hypotheses, one a line, against one reference each.
 
@@ -39,12 +56,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], target_lang: str
     """
     if len(hypotheses) != len(references) or not references:
         raise DataError(f"{len(hypotheses)} hypotheses for {len(references)} references, expected one for each")
-    tokenizer = _TOKENIZERS.get((target_lang or "").partition("-")[0])
-    try:
-        bleu = BLEU(tokenize=tokenizer)
-    except (ImportError, RuntimeError):
-        extra = tokenizer.partition("-")[0] if tokenizer else ""
-        raise ConfigError(f"BLEU for {target_lang!r} needs its tokenizer: pip install 'sacrebleu[{extra}]'") from None
+    bleu = check_target_lang(target_lang)
     chrf = CHRF()
     streams = [list(references)]
     bleu_score, chrf_score = bleu.corpus_score(hypotheses, streams), chrf.corpus_score(hypotheses, streams)

@@ -122,10 +122,6 @@ class Tokenizer:
         # A model may predict byte pieces that make a control character or a line end; a line must stay one line.
         return normalize(text)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind ids, as SentencePiece writes them."""
-        return [self._processor.id_to_piece(i) for i in ids]
-
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         return type(self), (self.model,)
 

@@ -49,6 +49,8 @@ class Translation(NamedTuple):
         return self.hypotheses[0].text
 
 
+# Lines read ahead: within them, lines of similar length share a batch, and they are written together.
+WINDOW = 2000
 _EMPTY = TextHypothesis("", 0.0, 0.0, True)
 
 
@@ -97,7 +99,7 @@ class Translator:
         """
         return cls(load_model(path), search, device=device)
 
-    def translate(self, lines: Iterable[str], window: int = 2000) -> Iterator[Translation]:
+    def translate(self, lines: Iterable[str], window: int = WINDOW) -> Iterator[Translation]:
         """Translate a stream in bounded memory.
 
         Args:
@@ -116,7 +118,7 @@ class Translator:
         encoded = [self.tokenizer.encode(line) for line in lines]
         hypotheses = self.search_ids([ids[: self._max_input_length] for ids in encoded])
         return [
-            Translation(found or [_EMPTY], len(ids), len(ids) > self._max_input_length)
+            Translation(found if ids else [_EMPTY], len(ids), len(ids) > self._max_input_length)
             for ids, found in zip(encoded, hypotheses, strict=True)
         ]
 

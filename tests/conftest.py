@@ -39,6 +39,7 @@ def toy_pairs() -> list[tuple[str, str]]:
 # Tensors of tests are tiny: a second thread only waits for the first.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,6 @@ def _private_cache(tmp_path_factory):
 
     cache = tmp_path_factory.mktemp("cache")
     os.environ["HF_HOME"] = str(cache)
-    os.environ["HF_HUB_OFFLINE"] = "1"
     datasets.config.HF_DATASETS_CACHE = cache / "datasets"
     datasets.disable_progress_bars()
 
@@ -81,7 +81,7 @@ def model(model_folder) -> Model:
     return load_model(model_folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run():
     """Run one of the programs as a user would and return the finished process."""
 

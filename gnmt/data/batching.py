@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-import datasets
 import numpy as np
 
+from gnmt.data.bitext import Dataset
 from gnmt.data.examples import lengths
 from gnmt.data.padding import Batch, collate
+from gnmt.errors import DataError
 
 # Sentences of a batch are a multiple of this where there are enough: the fused LSTM kernels of CPUs take up to five
 # times as long for a batch of 97 rows as for one of 96 (benchmarks/), and GPUs like full tiles too.
@@ -41,10 +42,11 @@ def plan_batches(
         longest_source = max(longest_source, source_lengths[i] + 1)
         longest_target = max(longest_target, target_lengths[i] + 1)
         size = end - start
-        if size and (size + 1) * (longest_source + longest_target) > 2 * tokens_per_batch:
-            size -= size % ROW_MULTIPLE if size > ROW_MULTIPLE else 0
-            batches.append(order[start : start + size])
-            start += size
+        while size and (size + 1) * (longest_source + longest_target) > 2 * tokens_per_batch:
+            rows = size - size % ROW_MULTIPLE if size > ROW_MULTIPLE else size
+            batches.append(order[start : start + rows])
+            start += rows
+            size -= rows
             longest_source = source_lengths[order[start : end + 1]].max() + 1
             longest_target = target_lengths[order[start : end + 1]].max() + 1
     if len(order):
@@ -63,9 +65,7 @@ class TrainingBatches:
         world_size: number of processes; all get equally many batches, up to world_size - 1 batches an epoch are left.
     """
 
-    def __init__(
-        self, examples: datasets.Dataset, tokens_per_batch: int, seed: int, rank: int = 0, world_size: int = 1
-    ) -> None:
+    def __init__(self, examples: Dataset, tokens_per_batch: int, seed: int, rank: int = 0, world_size: int = 1) -> None:
         self._examples = examples
         self._lengths = lengths(examples)
         self._tokens_per_batch, self._seed = tokens_per_batch, seed
@@ -76,7 +76,12 @@ class TrainingBatches:
 
     def _plan_epoch(self) -> list[np.ndarray]:
         plan = plan_batches(*self._lengths, self._tokens_per_batch, self._seed, self._epoch)
-        usable = len(plan) - len(plan) % self._world_size if len(plan) > self._world_size else len(plan)
+        usable = len(plan) - len(plan) % self._world_size
+        if not usable:
+            raise DataError(
+                f"{len(plan)} training batches for {self._world_size} processes, expected at least one each; "
+                "lower data.batch.tokens_per_batch or trainer.devices"
+            )
         return plan[self._rank : usable : self._world_size]
 
     def __len__(self) -> int:
@@ -87,18 +92,20 @@ class TrainingBatches:
             self._epoch, self._batches_done = self._epoch + 1, 0
             self._plan = self._plan_epoch()
         self._is_resuming = False
-        while self._batches_done < len(self._plan):
-            index = self._plan[self._batches_done]
-            self._batches_done += 1
+        for index in self._plan[self._batches_done :]:
             rows = self._examples[index]
-            yield collate(rows["source"], rows["target"], index)
+            yield collate(rows["source"], rows["target"])
+
+    def batch_done(self) -> None:
+        """Count one more batch as trained on; whoever trains calls it."""
+        self._batches_done += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The position: batches that have left the loader."""
+        """The position: batches that are done."""
         return {"epoch": self._epoch, "batches_done": self._batches_done}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on after the last batch that had left the loader when the state was taken."""
+        """Go on after the last batch that was done when the state was taken."""
         self._epoch, self._batches_done, self._is_resuming = state["epoch"], state["batches_done"], True
         self._plan = self._plan_epoch()
 
@@ -106,7 +113,7 @@ class TrainingBatches:
 class EvaluationBatches:
     """All examples once, in batches of similar length; none is left out."""
 
-    def __init__(self, examples: datasets.Dataset, tokens_per_batch: int) -> None:
+    def __init__(self, examples: Dataset, tokens_per_batch: int) -> None:
         self._examples = examples
         self._plan = plan_batches(*lengths(examples), tokens_per_batch, seed=0, epoch=0)
 
@@ -116,4 +123,4 @@ class EvaluationBatches:
     def __iter__(self) -> Iterator[Batch]:
         for index in self._plan:
             rows = self._examples[index]
-            yield collate(rows["source"], rows["target"], index)
+            yield collate(rows["source"], rows["target"])

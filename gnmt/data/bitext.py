@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import datasets
 
@@ -16,9 +16,12 @@ from gnmt.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
+Dataset: TypeAlias = datasets.Dataset
 Pair = dict[str, str | None]
 
 _FEATURES = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
+# Part of the cache's key: raise it when a change to the readers gives other pairs for the same files.
+_CACHE_FORMAT = 1
 _TEXT_SUFFIXES = (".tsv", ".jsonl", ".json", ".parquet")
 
 
@@ -33,11 +36,21 @@ class Columns(NamedTuple):
         """The two sides of a record; None for what is missing or no string."""
         fields = record.get("translation") if self.nested else record
         sides = (fields.get(name) if isinstance(fields, Mapping) else None for name in (self.source, self.target))
-        source, target = (side if isinstance(side, str) else None for side in sides)
+        source, target = (side if isinstance(side, str) and _is_unicode(side) else None for side in sides)
         return {"source": source, "target": target}
 
 
-def load_bitext(corpus: CorpusConfig, source_lang: str, target_lang: str) -> datasets.Dataset:
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written down; JSON can hold halves of surrogate pairs, which cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def hide_progress_bars() -> None:
+    """Keep the bars of `datasets` out of a log file."""
+    datasets.disable_progress_bars()
+
+
+def load_bitext(corpus: CorpusConfig, source_lang: str, target_lang: str) -> Dataset:
     """Read a corpus completely; nothing is filtered but records that lack a side, and these are counted and logged.
 
     Text, TSV and JSON lines are read once and kept in the cache of `datasets` under a digest of their content.
@@ -72,10 +85,12 @@ def _is_complete(source: str | None, target: str | None) -> bool:
     return source is not None and target is not None
 
 
-def _from_generator(read: Callable[..., Iterator[Pair]], files: tuple[str, ...], **options: Any) -> datasets.Dataset:
+def _from_generator(read: Callable[..., Iterator[Pair]], files: tuple[str, ...], **options: Any) -> Dataset:
     digests = [_digest(path) for path in files]
     arguments = {"read": read, "files": files, "options": options}
-    fingerprint = hashlib.sha256(repr((read.__name__, digests, sorted(options.items()))).encode()).hexdigest()[:32]
+    fingerprint = hashlib.sha256(
+        repr((_CACHE_FORMAT, read.__name__, digests, sorted(options.items()))).encode()
+    ).hexdigest()[:32]
     try:
         dataset = datasets.Dataset.from_generator(
             _read_some, features=_FEATURES, gen_kwargs=arguments, fingerprint=fingerprint
@@ -151,7 +166,7 @@ def _read_jsonl(files: tuple[str], corpus: CorpusConfig, languages: tuple[str, s
         yield columns.pair(record)
 
 
-def _from_table(corpus: CorpusConfig, languages: tuple[str, str]) -> datasets.Dataset:
+def _from_table(corpus: CorpusConfig, languages: tuple[str, str]) -> Dataset:
     """Read Parquet files or a hub data set, whose columns are known before any row is read."""
     try:
         if _suffix(corpus.path) == ".parquet":
@@ -181,11 +196,12 @@ def find_columns(fields: Mapping[str, Any], corpus: CorpusConfig, languages: tup
     """
     source, target = corpus.source_column or languages[0], corpus.target_column or languages[1]
     nested = fields.get("translation")
-    if nested is not None and (inner := getattr(nested, "languages", nested)) and {source, target} <= set(inner):
+    inner = tuple(getattr(nested, "languages", nested if isinstance(nested, Mapping) else ()))
+    if {source, target} <= set(inner):
         return Columns(source, target, nested=True)
     if {source, target} <= set(fields):
         return Columns(source, target, nested=False)
-    found = f"columns {', '.join(fields)}" + (f"; languages {', '.join(nested)}" if isinstance(nested, Mapping) else "")
+    found = f"columns {', '.join(fields)}" + (f"; languages {', '.join(inner)}" if inner else "")
     raise DataError(
         f"{corpus.path}: no columns {source!r} and {target!r} (found: {found}); "
         "set source_lang and target_lang, or source_column and target_column"

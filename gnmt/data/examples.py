@@ -9,6 +9,7 @@ import datasets
 import numpy as np
 
 from gnmt.config import BatchConfig
+from gnmt.data.bitext import Dataset
 from gnmt.errors import DataError
 from gnmt.tokenizer import Tokenizer
 
@@ -43,7 +44,7 @@ class EncodePairs:
         }
 
 
-def encode_bitext(bitext: datasets.Dataset, tokenizer: Tokenizer) -> datasets.Dataset:
+def encode_bitext(bitext: Dataset, tokenizer: Tokenizer) -> Dataset:
     """Return int32 columns `source`, `target`, `source_length`, `target_length`, one row a pair, in order."""
     processes = min(os.cpu_count() or 1, len(bitext) // _PAIRS_PER_PROCESS)
     return bitext.map(
@@ -55,7 +56,7 @@ def encode_bitext(bitext: datasets.Dataset, tokenizer: Tokenizer) -> datasets.Da
     )
 
 
-def filter_by_length(examples: datasets.Dataset, limits: BatchConfig, name: str) -> datasets.Dataset:
+def filter_by_length(examples: Dataset, limits: BatchConfig, name: str) -> Dataset:
     """Drop training pairs that are empty, too long or too unequal; say how many for each reason.
 
     Raises:
@@ -81,7 +82,7 @@ def filter_by_length(examples: datasets.Dataset, limits: BatchConfig, name: str)
     return examples.select(np.flatnonzero(~dropped)) if counts else examples
 
 
-def lengths(examples: datasets.Dataset) -> tuple[np.ndarray, np.ndarray]:
+def lengths(examples: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Source and target lengths in tokens, each (number of examples,) int64."""
     columns = examples.select_columns(["source_length", "target_length"]).with_format("numpy")[:]
     return columns["source_length"].astype(np.int64), columns["target_length"].astype(np.int64)

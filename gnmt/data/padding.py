@@ -27,7 +27,6 @@ class Batch(NamedTuple):
     target_input: Tensor
     target_output: Tensor
     target_mask: Tensor
-    positions: Tensor
 
 
 def pad_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -35,13 +34,13 @@ def pad_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return _pad([[*ids, Tokenizer.eos_id] for ids in sources])
 
 
-def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], positions: np.ndarray) -> Batch:
+def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
     """Pad id lists (without special tokens) into a batch."""
     source, source_lengths = pad_sources(sources)
     target_input, target_lengths = _pad([[Tokenizer.bos_id, *ids] for ids in targets])
     target_output, _ = _pad([[*ids, Tokenizer.eos_id] for ids in targets])
     target_mask = torch.arange(len(target_input))[:, None] < target_lengths
-    return Batch(source, source_lengths, target_input, target_output, target_mask, torch.as_tensor(positions))
+    return Batch(source, source_lengths, target_input, target_output, target_mask)
 
 
 def _pad(rows: list[list[int]]) -> tuple[Tensor, Tensor]:

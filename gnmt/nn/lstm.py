@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class LSTMState(NamedTuple):
-    """Hidden and cell state of one or several layers, each (N, H), or (L, N, H) for L layers."""
+    """Hidden and cell state of one layer, each (N, H)."""
 
     hidden: Tensor
     cell: Tensor

@@ -73,7 +73,7 @@ def beam_search(
 
     A sentence is done when none of its unfinished hypotheses can still reach the score of its
     `config.num_hypotheses`-th best finished one. The best hypothesis therefore does not depend on how many are asked
-    for. The length limit is each sentence's own.
+    for. A beam of one ends with its first finished hypothesis: greedy search. The length limit is each sentence's own.
 
     Args:
         model: in evaluation mode.
@@ -85,6 +85,9 @@ def beam_search(
 
     Returns:
         for each sentence at most `num_hypotheses` hypotheses, best first, at least one.
+
+    Raises:
+        FloatingPointError: the model's log-probabilities are not numbers.
     """
     memory = model.encode(source, lengths)
     batch, beam, device = source.shape[1], config.beam_size, source.device
@@ -108,33 +111,27 @@ def beam_search(
         # A hypothesis is finished by eos among the best K candidates, or by the sentence's length limit.
         ends = (is_eos & (torch.arange(len(tokens), device=device)[:, None] < beam)) | (at_limit & ~is_eos)
         for k, b in (ends & log_probs.isfinite()).nonzero().tolist():
-            row, complete = history[:, k, b].tolist(), bool(is_eos[k, b])
-            hypothesis = Hypothesis(
-                tuple(row[:-1] if complete else row), float(log_probs[k, b]), float(scores[k, b]), complete
-            )
-            finished[int(sentences[b])].append(hypothesis)
+            found = _hypothesis(history[:, k, b].tolist(), log_probs[k, b], scores[k, b], bool(is_eos[k, b]))
+            finished[int(sentences[b])].append(found)
         # Unfinished candidates in order of probability; the K best of them go on.
         order = is_eos.long().argsort(dim=0, stable=True)[:beam]
         log_probs, parents, tokens = (x.gather(0, order) for x in (log_probs, parents, tokens))
         log_probs = log_probs.masked_fill(tokens == eos_id, -torch.inf)
         history = history.gather(1, order.expand(length, -1, -1))
         bound = log_probs[0] / length_penalty(limits, config.length_penalty)
-        kept = _unfinished(finished, sentences, bound, at_limit, config.num_hypotheses)
+        kept = _unfinished(finished, sentences, bound, at_limit, config)
         if not kept:
             break
         coverage = coverage.gather(0, _like(parents, coverage))
-        # Skip the selection of sentences when none has ended since the last step.
         keep = torch.tensor(kept, device=device)
         rows = parents[:, keep] * log_probs.shape[1] + keep
         state = state.select(rows.flatten())
         if len(kept) < log_probs.shape[1]:
             memory, sentences, limits = memory.select(keep), sentences[keep], limits[keep]
-            log_probs, tokens, history, coverage = (
-                log_probs[:, keep],
-                tokens[:, keep],
-                history[:, :, keep],
-                coverage[:, keep],
-            )
+            log_probs, tokens, coverage = (x[:, keep] for x in (log_probs, tokens, coverage))
+            history = history[:, :, keep]
+    if not all(finished):
+        raise FloatingPointError("the model's probabilities are not numbers: its weights are broken; train it again")
     return [sorted(found, key=lambda h: -h.score)[: config.num_hypotheses] for found in finished]
 
 
@@ -156,20 +153,25 @@ def _scores(log_probs: Tensor, length: int, coverage: Tensor, mask: Tensor, conf
     return scores
 
 
+def _hypothesis(tokens: list[int], log_prob: Tensor, score: Tensor, is_complete: bool) -> Hypothesis:
+    return Hypothesis(tuple(tokens[:-1] if is_complete else tokens), float(log_prob), float(score), is_complete)
+
+
 def _like(index: Tensor, x: Tensor) -> Tensor:
     """Expand an index (K, B) to gather rows of x (K', B, S)."""
     return index.unsqueeze(-1).expand(-1, -1, x.shape[-1])
 
 
 def _unfinished(
-    finished: list[list[Hypothesis]], sentences: Tensor, bound: Tensor, at_limit: Tensor, wanted: int
+    finished: list[list[Hypothesis]], sentences: Tensor, bound: Tensor, at_limit: Tensor, config: SearchConfig
 ) -> list[int]:
-    """Positions in the batch of the sentences that could still improve their `wanted` best hypotheses."""
+    """Positions in the batch of the sentences that could still improve their best hypotheses."""
     kept = []
+    wanted = config.num_hypotheses
     rows = zip(sentences.tolist(), bound.tolist(), at_limit.tolist(), strict=True)
     for position, (sentence, best_possible, is_over) in enumerate(rows):
         scores = sorted((hypothesis.score for hypothesis in finished[sentence]), reverse=True)[:wanted]
-        can_improve = len(scores) < wanted or best_possible > scores[-1]
+        can_improve = len(scores) < wanted or (config.beam_size > 1 and best_possible > scores[-1])
         if not is_over and best_possible > -torch.inf and can_improve:
             kept.append(position)
     return kept

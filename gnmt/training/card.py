@@ -19,6 +19,7 @@ def model_card(config: Any, model: Model, scores: Scores | None) -> str:
     """
     network = model.network.config
     parameters = sum(parameter.numel() for parameter in model.network.parameters()) / 1e6
+    version = torch.__version__.partition("+")[0]
     if scores:
         results = (
             f"Test corpus `{config.data.test.path}`, detokenised, beam {config.model.test_search.beam_size}:\n\n"
@@ -34,8 +35,8 @@ A recurrent sequence-to-sequence model after Wu et al. 2016 (arXiv 1609.08144): 
 {network.num_decoder_layers} decoder LSTM layers of width {network.hidden_size} with residual connections and additive
 attention, {network.vocab_size} shared SentencePiece pieces, {parameters:.1f} million parameters.
 
-Trained on `{config.data.train.path}` and selected by validation BLEU on `{config.data.validation.path}`;
-exported {datetime.date.today().isoformat()} with torch {torch.__version__.partition("+")[0]}.
+Trained on `{config.data.train.path}`, selected by `{config.early_stopping.monitor}` on
+`{config.data.validation.path}`; exported {datetime.date.today().isoformat()} with torch {version}.
 
 ## Results
 

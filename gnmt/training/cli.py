@@ -1,43 +1,29 @@
 """The command line of training: one YAML is one run, every key is an option, unknown keys are refused."""
 
-import contextlib
 import difflib
-import logging
-import os
 import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-import datasets
 import torch
 from jsonargparse import ArgumentError
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from gnmt.checkpoint import load_model, save_model
-from gnmt.errors import CheckpointError, ConfigError, DataError
-from gnmt.metrics import Scores
-from gnmt.training.callbacks import MetricsFile, Throughput, checkpoints
-from gnmt.training.card import model_card
+from gnmt.checkpoint import load_model
+from gnmt.errors import CheckpointError, ConfigError
+from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
 from gnmt.training.data import TranslationData
 from gnmt.training.task import TranslationTask
 
-logger = logging.getLogger(__name__)
-
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
+MONITORS = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/chrf": "max"}
 # What a run writes before its first checkpoint; a folder with nothing else holds nothing to lose.
-_BEFORE_FIRST_CHECKPOINT = {
-    "config.yaml",
-    "hparams.yaml",
-    "metrics.csv",
-    "tokenizer.model",
-    "checkpoints",
-    "validation",
-}
+_BEFORE_FIRST_CHECKPOINT = {"config.yaml", "hparams.yaml", "metrics.csv", "tokenizer.model", "checkpoints"}
 
 
 class TrainingCLI(LightningCLI):
@@ -50,7 +36,7 @@ class TrainingCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what is neither trainer, model nor data."""
         parser.add_argument(
-            "--ckpt_path", type=str | None, default=None, help="resume: 'last' or the path of a training checkpoint"
+            "--ckpt_path", type=str | None, default=None, help="resume: 'last' or a checkpoint of the run folder"
         )
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.set_defaults(
@@ -83,31 +69,75 @@ class TrainingCLI(LightningCLI):
         return Path(folder) if folder else Path("runs") / Path(str(self.config.config[-1])).stem
 
     def before_instantiate_classes(self) -> None:
-        """Refuse to touch a folder that holds another run."""
-        folder, resume = self.run_folder, self.config.ckpt_path
+        """Check what needs no model: the run folder, the checkpoint, and settings that this program does not take."""
+        self._check_settings()
+        folder = self.run_folder
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"run folder {folder} is a file; name another --trainer.default_root_dir")
-        if resume is None and folder.is_dir() and not _is_fresh(folder):
+        if self.config.ckpt_path is None:
+            if folder.is_dir() and not _is_fresh(folder):
+                raise ConfigError(
+                    f"run folder {folder} is not empty: continue it with --ckpt_path last, "
+                    "name another --trainer.default_root_dir, or delete it"
+                )
+        else:
+            self._check_checkpoint(folder)
+
+    def _check_settings(self) -> None:
+        watched, trainer = self.config.early_stopping, self.config.trainer
+        if MONITORS.get(watched.monitor) != watched.mode:
+            expected = ", ".join(f"{monitor} with mode {mode}" for monitor, mode in MONITORS.items())
             raise ConfigError(
-                f"run folder {folder} is not empty: continue it with --ckpt_path last, "
-                "name another --trainer.default_root_dir, or delete it"
+                f"early_stopping.monitor {watched.monitor} with mode {watched.mode}, expected one of: {expected}"
             )
-        if resume == "last":
+        if trainer.accumulate_grad_batches != 1:
+            raise ConfigError(
+                f"trainer.accumulate_grad_batches is {trainer.accumulate_grad_batches}, expected 1; "
+                "for larger batches raise data.batch.tokens_per_batch"
+            )
+
+    def _check_checkpoint(self, folder: Path) -> None:
+        """Resolve `last`, and refuse what is not a checkpoint of this run before anything is changed."""
+        if self.config.ckpt_path == "last":
             self.config.ckpt_path = str(folder / "checkpoints" / "last.ckpt")
-        if self.config.ckpt_path and not Path(self.config.ckpt_path).is_file():
-            raise CheckpointError(f"no checkpoint {self.config.ckpt_path} to resume from; leave out --ckpt_path")
+        path = Path(self.config.ckpt_path)
+        if not path.is_file():
+            raise CheckpointError(f"no checkpoint {path} to resume from; leave out --ckpt_path to start anew")
+        if folder.resolve() not in path.resolve().parents:
+            raise ConfigError(
+                f"checkpoint {path} is not in run folder {folder}; set --trainer.default_root_dir to its own"
+            )
+
+    def instantiate_classes(self) -> None:
+        """Build everything; what Lightning refuses is the user's mistake."""
+        try:
+            super().instantiate_classes()
+        except (MisconfigurationException, ModuleNotFoundError) as error:
+            raise ConfigError(" ".join(str(error).split())) from None
+        if self.config.ckpt_path is not None:
+            found, wanted = load_model(self.config.ckpt_path).network.config, self.model.network.config
+            if found != wanted:
+                raise ConfigError(f"{self.config.ckpt_path} holds {found}, the configuration says {wanted}")
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Build the trainer with the run folder's loggers and checkpoints, and a precision that fits the processor."""
         folder, settings = self.run_folder, self.config_init.trainer
+        is_resuming = self.config.ckpt_path is not None
+        self.datamodule.keeps_vocabulary = is_resuming
         kwargs["default_root_dir"] = folder
         # The checkpoint that is exported is the best one in what early stopping watches.
         watched = self.config.early_stopping
-        kept = checkpoints(folder / "checkpoints", watched.monitor, watched.mode)
-        kwargs["callbacks"] = [*(settings.callbacks or []), Throughput(), *kept]
+        kwargs["callbacks"] = [
+            Position(),
+            RunConfig(self._write_config),
+            *(settings.callbacks or []),
+            Throughput(),
+            Interruption(),
+            *checkpoints(folder / "checkpoints", watched.monitor, watched.mode),
+        ]
         kwargs["use_distributed_sampler"] = False
         if settings.logger is None:
-            kwargs["logger"] = [MetricsFile(folder), TensorBoardLogger(folder, name="", version="")]
+            kwargs["logger"] = [MetricsFile(folder, is_resuming), TensorBoardLogger(folder, name="", version="")]
         if settings.precision is None:
             kwargs["precision"] = "bf16-mixed" if _multiplies_bfloat16(settings.accelerator) else "32-true"
         if settings.enable_progress_bar is None:
@@ -116,11 +146,18 @@ class TrainingCLI(LightningCLI):
             kwargs["enable_model_summary"] = False
         return super().instantiate_trainer(**kwargs)
 
+    def _write_config(self) -> None:
+        """Write `config.yaml`, which repeats the run as --config."""
+        settings = self.config.clone()
+        settings.ckpt_path = None  # how the run was started is no part of what it is
+        self.parser.save(settings, self.run_folder / "config.yaml", overwrite=True, multifile=False)
+
 
 def _is_fresh(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir() if not path.name.startswith("events.out.tfevents")}
-    has_checkpoint = any((folder / "checkpoints").glob("*.ckpt"))
-    return names <= _BEFORE_FIRST_CHECKPOINT and not has_checkpoint
+    if "tokenizer.model" not in names:  # the first thing that a run writes: nothing here is ours
+        return not names
+    return names <= _BEFORE_FIRST_CHECKPOINT and not any((folder / "checkpoints").glob("*"))
 
 
 def _multiplies_bfloat16(accelerator: Any) -> bool:
@@ -137,7 +174,7 @@ def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> T
     Raises:
         GNMTError: a key is unknown, a value impossible, or the run folder is in use.
     """
-    if not any(argument == "--config" or argument.startswith("--config=") for argument in arguments):
+    if not any(re.match(r"--config(=|$)|-c", argument) for argument in arguments):
         arguments = ["--config", str(DEFAULT_CONFIG), *arguments]
     return cli_class(
         TranslationTask,
@@ -150,79 +187,3 @@ def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> T
         load_from_checkpoint_support=False,
         parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
     )
-
-
-def train(arguments: list[str]) -> Scores | None:
-    """Run a training from the command line's arguments: fit, test, export.
-
-    Returns:
-        the test scores, if there is a test corpus and training was not interrupted.
-
-    Raises:
-        GNMTError: the configuration, the corpus or the checkpoint cannot be used.
-    """
-    # oneDNN compiles its kernels anew for each shape of a batch, and its own default forgets them within an epoch.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
-    cli = build(arguments)
-    folder = cli.run_folder
-    if cli.trainer.is_global_zero:
-        folder.mkdir(parents=True, exist_ok=True)
-        settings = cli.config.clone()
-        settings.ckpt_path = None  # how this run was started is no part of what it is
-        cli.parser.save(settings, folder / "config.yaml", overwrite=True, multifile=False)
-    _log_summary(cli)
-    try:
-        cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
-    except SystemExit:  # what Lightning makes of Ctrl-C, after it has saved last.ckpt
-        logger.warning("interrupted at step %d; continue with --ckpt_path last", cli.trainer.global_step)
-        raise KeyboardInterrupt from None
-    best = folder / "checkpoints" / "best.ckpt"
-    if not best.exists():
-        raise DataError(f"training ended before the first validation; nothing to export from {folder}")
-    if cli.datamodule.has_test:
-        cli.trainer.test(cli.model, cli.datamodule, ckpt_path=str(best), weights_only=True, verbose=False)
-    if cli.trainer.is_global_zero:
-        model = load_model(best)
-        save_model(model, folder / "model", model_card(cli.config, model, cli.model.test_scores))
-        logger.info("exported %s", folder / "model")
-    return cli.model.test_scores
-
-
-def _log_summary(cli: TrainingCLI) -> None:
-    config = cli.model.network.config
-    logger.info(
-        "GNMT with %d encoder layers (%d bidirectional) and %d decoder layers of width %d, shortcuts from layer %d, "
-        "additive attention, vocabulary %d, %.1f million parameters, precision %s, run folder %s",
-        config.num_encoder_layers,
-        config.num_bidirectional_layers,
-        config.num_decoder_layers,
-        config.hidden_size,
-        config.first_residual_layer,
-        config.vocab_size,
-        sum(parameter.numel() for parameter in cli.model.network.parameters()) / 1e6,
-        cli.trainer.precision,
-        cli.run_folder,
-    )
-
-
-def _quiet_libraries() -> None:
-    """Send our own log to stderr, and keep the libraries' remarks about themselves out of it."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    for library in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-
-
-def main() -> int:
-    """Run `train.py`: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
-    _quiet_libraries()
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            scores = train(sys.argv[1:])
-    except KeyboardInterrupt:
-        return 130
-    if scores:
-        print(scores)
-    return 0

@@ -4,15 +4,15 @@ import functools
 import logging
 from pathlib import Path
 
-import datasets
 import lightning as L
 
 from gnmt.config import BatchConfig, CorpusConfig, TokenizerConfig
 from gnmt.data.batching import EvaluationBatches, TrainingBatches
-from gnmt.data.bitext import load_bitext
+from gnmt.data.bitext import Dataset, load_bitext
 from gnmt.data.examples import encode_bitext, filter_by_length
 from gnmt.errors import CheckpointError, ConfigError
 from gnmt.files import new_file
+from gnmt.metrics import check_target_lang
 from gnmt.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -48,12 +48,14 @@ class TranslationData(L.LightningDataModule):
         super().__init__()
         if source_lang == target_lang:
             raise ConfigError(f"source_lang and target_lang are both {source_lang!r}, expected two languages")
+        check_target_lang(target_lang)
         self.source_lang, self.target_lang = source_lang, target_lang
         self._corpora = {"train": train, "val": validation} | ({"test": test} if test else {})
         self._tokenizer_config, self._batch_config = tokenizer, batch
         self._vocab_size, self._seed = vocab_size, seed
-        self._texts: dict[str, datasets.Dataset] = {}
-        self._examples: dict[str, datasets.Dataset] = {}
+        self._texts: dict[str, Dataset] = {}
+        self._examples: dict[str, Dataset] = {}
+        self.keeps_vocabulary = False  # a resumed run goes on with the vocabulary of its folder
         self.tokenizer: Tokenizer
 
     @property
@@ -61,7 +63,7 @@ class TranslationData(L.LightningDataModule):
         """Whether there is a test corpus."""
         return "test" in self._corpora
 
-    def texts(self, stage: str) -> datasets.Dataset:
+    def texts(self, stage: str) -> Dataset:
         """The sentence pairs of `val` or `test`, as they were read."""
         return self._texts[stage]
 
@@ -73,7 +75,7 @@ class TranslationData(L.LightningDataModule):
     def prepare_data(self) -> None:
         """Fill the caches, in one process: texts, vocabulary, ids."""
         texts = {stage: self._read(stage) for stage in self._corpora}
-        if not self._tokenizer_path.exists():
+        if not self.keeps_vocabulary:
             tokenizer = self._make_tokenizer(texts["train"])
             with new_file(self._tokenizer_path) as partial:
                 partial.write_bytes(tokenizer.model)
@@ -94,10 +96,10 @@ class TranslationData(L.LightningDataModule):
                 logger.info("training on %d sentence pairs", len(examples))
             self._texts[name], self._examples[name] = text, examples
 
-    def _read(self, stage: str) -> datasets.Dataset:
+    def _read(self, stage: str) -> Dataset:
         return load_bitext(self._corpora[stage], self.source_lang, self.target_lang)
 
-    def _make_tokenizer(self, train: datasets.Dataset) -> Tokenizer:
+    def _make_tokenizer(self, train: Dataset) -> Tokenizer:
         config = self._tokenizer_config
         if config.path:
             return Tokenizer.load(Path(config.path))

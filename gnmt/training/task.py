@@ -20,12 +20,10 @@ from gnmt.metrics import Scores, perplexity, score
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import LossSums, cross_entropy
 from gnmt.optim import build_optimizer
-from gnmt.search.beam import beam_search
 from gnmt.training.data import TranslationData
+from gnmt.translator import Translator
 
 logger = logging.getLogger(__name__)
-
-Hypotheses = dict[int, str]
 
 
 class TranslationTask(L.LightningModule):
@@ -56,7 +54,6 @@ class TranslationTask(L.LightningModule):
         self.searches = {"val": validation_search, "test": test_search}
         self.num_samples = num_samples
         self.test_scores: Scores | None = None
-        self._hypotheses: Hypotheses = {}
         self._loss_sums: list[LossSums] = []
 
     @property
@@ -73,17 +70,27 @@ class TranslationTask(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer, and its schedule stepped after every update."""
-        # Lightning's own estimate would set up the loader before a checkpoint's position can be loaded into it.
-        trainer = self.trainer
-        steps_per_epoch = math.ceil(len(self.translation_data.training_batches) / trainer.accumulate_grad_batches)
-        by_epochs = -1 if trainer.max_epochs is None else steps_per_epoch * trainer.max_epochs
-        limits = [limit for limit in (trainer.max_steps, by_epochs) if limit >= 0]
-        if not limits:
-            raise ConfigError("no end of training: set trainer.max_epochs or trainer.max_steps")
         optimizer, schedule = build_optimizer(
-            self.network, self.optimizer_config, min(limits), fused=self.trainer.precision != "16-mixed"
+            self.network, self.optimizer_config, self._total_steps(), fused=self.trainer.precision != "16-mixed"
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _total_steps(self) -> int:
+        """Updates of the whole run.
+
+        Lightning's own estimate would set up the loader before a checkpoint's position can be loaded into it.
+        """
+        trainer = self.trainer
+        batches, limit = len(self.translation_data.training_batches), trainer.limit_train_batches
+        per_epoch = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+        by_epochs = -1 if trainer.max_epochs is None else per_epoch * trainer.max_epochs
+        limits = [steps for steps in (trainer.max_steps, by_epochs) if steps >= 0]
+        if not limits:
+            raise ConfigError("no end of training: set trainer.max_epochs or trainer.max_steps")
+        total, warmup = min(limits), self.optimizer_config.warmup_steps
+        if warmup > total // 2:
+            logger.warning("warm-up is cut from %d to %d updates, half of all", warmup, total // 2)
+        return total
 
     def configure_gradient_clipping(
         self,
@@ -100,6 +107,11 @@ class TranslationTask(L.LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Loss of a batch, in nats per token of the global batch."""
         sums = self._loss(batch)
+        if not sums.smoothed.isfinite():
+            raise FloatingPointError(
+                f"the loss is {float(sums.smoothed)} at step {self.global_step}: training diverged; lower "
+                "model.optimizer.learning_rate or trainer.gradient_clip_val and go on with --ckpt_path last"
+            )
         self.log("train/loss", sums.nats / sums.tokens, prog_bar=True, batch_size=sums.tokens)
         return sums.smoothed * (self.trainer.world_size / self._global_tokens(sums.tokens))
 
@@ -117,35 +129,26 @@ class TranslationTask(L.LightningModule):
         return float(total)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
-        """Loss and translations of a batch."""
-        self._evaluate(batch, "val")
+        """Loss of a batch."""
+        self._loss_sums.append(self._loss(batch))
 
     def test_step(self, batch: Batch, batch_index: int) -> None:
-        """Loss and translations of a batch."""
-        self._evaluate(batch, "test")
-
-    def _evaluate(self, batch: Batch, stage: str) -> None:
+        """Loss of a batch."""
         self._loss_sums.append(self._loss(batch))
-        tokenizer = self.translation_data.tokenizer
-        with torch.autocast(self.device.type, enabled=False):
-            found = beam_search(
-                self.network,
-                batch.source,
-                batch.source_lengths,
-                self.searches[stage],
-                bos_id=tokenizer.bos_id,
-                eos_id=tokenizer.eos_id,
-            )
-        for index, hypotheses in zip(batch.positions.tolist(), found, strict=True):
-            self._hypotheses[index] = tokenizer.decode(hypotheses[0].tokens)
+
+    def on_validation_epoch_start(self) -> None:
+        """Start a new sum."""
+        self._loss_sums = []
+
+    def on_test_epoch_start(self) -> None:
+        """Start a new sum."""
+        self._loss_sums = []
 
     def on_validation_epoch_end(self) -> None:
         """Log loss, perplexity, BLEU and chrF; keep the translations of this check and show some."""
         if self.trainer.sanity_checking:
-            self._hypotheses, self._loss_sums = {}, []
             return
-        hypotheses, _ = self._finish_evaluation("val")
-        write_lines(self._run_folder / "validation" / f"step-{self.global_step:07d}.txt", hypotheses)
+        hypotheses, _ = self._evaluate("val", f"validation/step-{self.global_step:07d}.txt")
         pairs = self.translation_data.texts("val")
         every = max(1, len(pairs) // max(1, self.num_samples))
         for i in range(0, len(pairs), every)[: self.num_samples]:
@@ -157,19 +160,15 @@ class TranslationTask(L.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         """Log the test scores and keep the translations."""
-        hypotheses, self.test_scores = self._finish_evaluation("test")
-        write_lines(self._run_folder / "test.txt", hypotheses)
+        _, self.test_scores = self._evaluate("test", "test.txt")
 
-    @property
-    def _run_folder(self) -> Path:
-        return Path(self.trainer.default_root_dir)
-
-    def _finish_evaluation(self, stage: str) -> tuple[list[str], Scores]:
-        """Log what the batches of an evaluation add up to, and start anew."""
-        references = self.translation_data.texts(stage)["target"]
-        hypotheses = [self._hypotheses[i] for i in range(len(self._hypotheses))]
+    def _evaluate(self, stage: str, file: str) -> tuple[list[str], Scores]:
+        """Log the mean loss of the batches and the scores of translating all lines, as `translate.py` would."""
+        pairs = self.translation_data.texts(stage)
         loss = float(sum(sums.nats for sums in self._loss_sums)) / sum(sums.tokens for sums in self._loss_sums)
-        scores = score(hypotheses, list(references)[: len(hypotheses)], self.translation_data.target_lang)
+        translator = Translator(self.model, self.searches[stage], device=str(self.device))
+        hypotheses = [translation.text for translation in translator.translate(pairs["source"])]
+        scores = score(hypotheses, list(pairs["target"]), self.translation_data.target_lang)
         self.log_dict(
             {
                 f"{stage}/loss": loss,
@@ -180,7 +179,8 @@ class TranslationTask(L.LightningModule):
             prog_bar=stage == "val",
         )
         logger.info("step %d: %s loss %.3f nats per token, %s", self.global_step, stage, loss, scores)
-        self._hypotheses, self._loss_sums = {}, []
+        if self.trainer.is_global_zero:
+            write_lines(Path(self.trainer.default_root_dir) / file, hypotheses)
         return hypotheses, scores
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """train.py and bad input: one line, status 2, nothing overwritten."""
 
 import pytest
-from conftest import assert_refused
+from conftest import ROOT, assert_refused
 
 SMALL = {
     "model.network.vocab_size": 320,
@@ -10,6 +10,7 @@ SMALL = {
     "model.network.num_decoder_layers": 1,
     "data.batch.tokens_per_batch": 300,
     "trainer.max_epochs": 1,
+    "trainer.log_every_n_steps": 1,
 }
 
 
@@ -38,6 +39,12 @@ def _train(run, corpus):
         ({"model.network.dropout": 1.5}, ["dropout is 1.5"]),
         ({"ckpt_path": "last"}, ["last.ckpt", "leave out --ckpt_path"]),
         ({"ckpt_path": "/nonexistent.ckpt"}, ["/nonexistent.ckpt"]),
+        ({"early_stopping.monitor": "val/blue"}, ["val/blue", "val/bleu with mode max"]),
+        ({"early_stopping.monitor": "val/loss"}, ["val/loss with mode max", "val/loss with mode min"]),
+        ({"trainer.accumulate_grad_batches": 2}, ["tokens_per_batch"]),
+        ({"trainer.accelerator": "tpu"}, ["torch_xla"]),
+        ({"data.train.split": "train"}, ["split", "hub data sets only"]),
+        ({"data.target_lang": "ja"}, ["ja-mecab", "pip install"]),
     ],
 )
 def test_mistakes_get_one_line(train, settings, mentioned):
@@ -68,6 +75,50 @@ def test_a_folder_that_holds_something_is_not_touched(train, corpus):
     (folder / "thesis.txt").write_text("my thesis")
     assert_refused(train(), "is not empty", "--ckpt_path last")
     assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_a_users_configuration_is_not_overwritten(run, corpus, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("seed_everything: 1  # mine\n")
+    assert_refused(run("train.py", "-c", folder / "config.yaml", "--trainer.default_root_dir", folder), "required")
+    default = (ROOT / "configs" / "default.yaml").read_text()
+    (folder / "config.yaml").write_text(default)
+    result = run("train.py", f"--config={folder / 'config.yaml'}", "--trainer.default_root_dir", folder)
+    assert_refused(result, "is not empty")
+    assert (folder / "config.yaml").read_text() == default
+
+
+def test_a_bad_checkpoint_is_refused_and_changes_nothing(train, corpus):
+    assert train().returncode == 0
+    folder = corpus / "run"
+    before = (folder / "config.yaml").read_bytes()
+    last = folder / "checkpoints" / "last.ckpt"
+    assert_refused(train(**{"ckpt_path": "last", "model.network.hidden_size": 16}), "hidden_size=16", "hidden_size=8")
+    assert_refused(train(**{"ckpt_path": "last", "data.train.path": "/nonexistent/{lang}"}), "/nonexistent/en")
+    assert_refused(train(**{"ckpt_path": last, "trainer.default_root_dir": corpus / "other"}), "is not in run folder")
+    last.write_bytes(last.read_bytes()[:1000])
+    assert_refused(train(ckpt_path="last"), "no checkpoint of this program")
+    assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_divergence_ends_the_run_with_one_line(train):
+    result = train(**{"model.optimizer.learning_rate": 1e30, "trainer.max_epochs": 30, "trainer.gradient_clip_val": 0})
+    assert result.returncode == 1
+    assert b"training diverged" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+def test_options_that_print_go_to_standard_output(run):
+    assert b"tokens_per_batch" in run("train.py", "--print_config").stdout
+    assert b"--model.network.hidden_size" in run("train.py", "--help").stdout
+
+
+def test_partial_evaluations_work(train):
+    result = train(
+        **{"trainer.limit_val_batches": 1, "trainer.limit_test_batches": 1, "data.batch.tokens_per_batch": 150}
+    )
+    assert result.returncode == 0, result.stderr.decode()
 
 
 def test_a_run_leaves_everything_a_run_should(train, corpus, run):

@@ -1,5 +1,7 @@
 """translate.py as users run it: streams, files, pipes, mistakes."""
 
+import gzip
+import os
 import signal
 import subprocess
 import sys
@@ -153,6 +155,37 @@ def test_input_and_output_must_differ(translate, tmp_path):
     path.write_bytes(b"The light\n")
     assert_refused(translate(b"", "-i", path, "-o", path), "same file")
     assert path.read_bytes() == b"The light\n"
+
+
+def test_an_output_that_would_destroy_its_inputs_is_refused(translate, tmp_path):
+    text = b"The light\n"
+    for name in ("x.part", "ref.txt"):
+        (tmp_path / name).write_bytes(text)
+    assert_refused(translate(b"", "-i", tmp_path / "x.part", "-o", tmp_path / "x"), "same file")
+    reference = tmp_path / "ref.txt"
+    assert_refused(translate(text, "-o", reference, "--reference", reference), "same file")
+    assert_refused(translate(text, "-o", tmp_path), "is a folder")
+    assert all((tmp_path / name).read_bytes() == text for name in ("x.part", "ref.txt"))
+
+
+def test_devices_and_pipes_are_written_directly(translate, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    assert translate(b"The light\n", "-o", pipe).returncode == 0
+    assert reader.communicate()[0].count(b"\n") == 1
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: b"no gzip", lambda data: data[:20] + b"xx" * 9]
+)
+def test_a_damaged_compressed_file_is_refused(translate, tmp_path, damage):
+    source = tmp_path / "in.gz"
+    source.write_bytes(gzip.compress(b"The light\n" * 100))
+    assert translate(b"", "-i", source).stdout.count(b"\n") == 100
+    source.write_bytes(damage(source.read_bytes()))
+    assert_refused(translate(b"", "-i", source), "cannot read", "in.gz")
 
 
 def start(model_folder, *arguments, **options):

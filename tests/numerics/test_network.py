@@ -29,7 +29,7 @@ def _network(request):
 
 def forward(network, sources, targets):
     """Log-probabilities of each row's target positions: a list of (T_b, V)."""
-    batch = collate(sources, targets, range(len(sources)))
+    batch = collate(sources, targets)
     logits = network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
     grid = logits.new_zeros(*batch.target_mask.shape, logits.shape[-1])
     grid[batch.target_mask] = logits.log_softmax(-1)
@@ -37,7 +37,7 @@ def forward(network, sources, targets):
 
 
 def test_teacher_forcing_equals_step_by_step(network):
-    batch = collate(SOURCES, TARGETS, range(3))
+    batch = collate(SOURCES, TARGETS)
     expected = forward(network, SOURCES, TARGETS)
     memory, state = network.encode(batch.source, batch.source_lengths), None
     for t, tokens in enumerate(batch.target_input):
@@ -54,7 +54,7 @@ def test_a_batch_equals_its_rows_alone(network):
 
 
 def test_more_padding_changes_nothing(network):
-    batch = collate(SOURCES, TARGETS, range(3))
+    batch = collate(SOURCES, TARGETS)
     padded = torch.cat([batch.source, torch.full((4, 3), 7)])  # any id may stand in padding
     memory, wider = (network.encode(source, batch.source_lengths) for source in (batch.source, padded))
     log_probs, _ = network.step(batch.target_input[:1], None, memory)
@@ -63,7 +63,7 @@ def test_more_padding_changes_nothing(network):
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(network):
-    batch = collate(SOURCES, TARGETS, range(3))
+    batch = collate(SOURCES, TARGETS)
     memory = network.encode(batch.source, batch.source_lengths)
     tokens = torch.tensor([[4, 5, 6], [7, 8, 9]])
     together, state = network.step(tokens, None, memory)
@@ -77,7 +77,7 @@ def test_hypotheses_of_a_sentence_share_its_memory(network):
 
 
 def test_gradients_equal_numeric_differentiation(network):
-    batch = collate(SOURCES, TARGETS, range(3))
+    batch = collate(SOURCES, TARGETS)
 
     def loss():
         logits = network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
@@ -124,7 +124,7 @@ def test_loss_equals_torch(smoothing):
 def test_bfloat16_training_step_is_finite_and_close():
     torch.manual_seed(0)
     network = GNMT(GNMTConfig(vocab_size=40, hidden_size=32, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0))
-    batch = collate(SOURCES, TARGETS, range(3))
+    batch = collate(SOURCES, TARGETS)
     losses = []
     for enabled in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):

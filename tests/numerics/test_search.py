@@ -105,8 +105,8 @@ def test_wide_beam_equals_exhaustive_search(monkeypatch, alpha, beta):
 
 def test_beam_of_one_is_greedy():
     model = TableModel(vocab_size=8, eos_bias=1.0)
-    for sentence in range(8):
-        ((found,),) = search(model, [sentence], SearchConfig(beam_size=1))
+    for sentence in range(60):
+        ((found,),) = search(model, [sentence], SearchConfig(beam_size=1, length_penalty=1.0))
         prefix, tokens = (BOS,), []
         for _ in range(2 * SOURCE_LENGTH + 10):
             token = int(model.table(sentence, prefix)[0].argmax())

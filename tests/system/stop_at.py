@@ -1,4 +1,7 @@
-"""A callback that interrupts a run at a chosen point, as Ctrl-C would."""
+"""Callbacks that interrupt a run: at a chosen hook, or by Ctrl-C in the middle of an update or of a validation."""
+
+import os
+import signal
 
 from lightning.pytorch.callbacks import Callback
 
@@ -7,12 +10,21 @@ class StopAt(Callback):
     def __init__(self, hook: str, step: int) -> None:
         self.hook, self.step = hook, step
 
-    def _stop(self, hook, trainer):
-        if hook == self.hook and trainer.global_step == self.step:
-            raise KeyboardInterrupt
+    def _at(self, hook, trainer):
+        return hook == self.hook and trainer.global_step == self.step
 
     def on_train_batch_end(self, trainer, *_):
-        self._stop("batch", trainer)
+        if self._at("batch", trainer):
+            raise KeyboardInterrupt
 
     def on_train_epoch_end(self, trainer, *_):
-        self._stop("epoch", trainer)
+        if self._at("epoch", trainer):
+            raise KeyboardInterrupt
+
+    def on_before_backward(self, trainer, *_):
+        if self._at("ctrl-c in update", trainer):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def on_validation_batch_end(self, trainer, *_):
+        if self._at("ctrl-c in validation", trainer):
+            os.kill(os.getpid(), signal.SIGINT)

@@ -18,7 +18,7 @@ LEVELS = {
 HOMES = {
     "lightning": {"training"},
     "jsonargparse": {"training"},
-    "datasets": {"data", "training"},
+    "datasets": {"data"},
     "sentencepiece": {"tokenizer"},
     "sacrebleu": {"metrics"},
     "safetensors": {"checkpoint"},

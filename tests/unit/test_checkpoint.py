@@ -90,6 +90,11 @@ def test_what_is_no_model_is_explained(tmp_path):
         load_model(tmp_path / "nothing")
     with pytest.raises(CheckpointError, match="model/ is missing"):
         load_model(tmp_path)
-    (tmp_path / "text.ckpt").write_text("hello")
-    with pytest.raises(CheckpointError, match="no checkpoint"):
-        load_model(tmp_path / "text.ckpt")
+    for content in (b"hello", b".", b"", b"PK\x03\x04"):
+        (tmp_path / "text.ckpt").write_bytes(content)
+        with pytest.raises(CheckpointError, match="no checkpoint"):
+            load_model(tmp_path / "text.ckpt")
+    for value in (torch.zeros(3), {"gnmt": 1}, [1]):
+        torch.save(value, tmp_path / "other.ckpt")
+        with pytest.raises(CheckpointError, match="no checkpoint"):
+            load_model(tmp_path / "other.ckpt")

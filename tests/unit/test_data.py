@@ -107,10 +107,16 @@ def test_a_hub_data_set_goes_through_the_same_loader(tmp_path, monkeypatch):
 
 def test_odd_records_are_dropped_and_counted(tmp_path, caplog):
     path = tmp_path / "t.jsonl"
-    odd = [{"en": "a", "de": None}, {"en": 7, "de": "b"}, {"de": "c"}, {"en": "x", "de": "y"}]
+    odd = [
+        {"en": "a", "de": None},
+        {"en": 7, "de": "b"},
+        {"de": "c"},
+        {"en": "\ud83d", "de": "d"},
+        {"en": "x", "de": "y"},
+    ]
     path.write_text("".join(json.dumps(r) + "\n" for r in [{"en": "a", "de": "b"}, *odd]))
     assert rows(load(path)) == [("a", "b"), ("x", "y")]
-    assert "3 of 5 records dropped" in caplog.text
+    assert "4 of 6 records dropped" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -118,6 +124,7 @@ def test_odd_records_are_dropped_and_counted(tmp_path, caplog):
     [
         ('{"src": "a", "tgt": "b"}\n', "found: columns src, tgt.*source_column"),
         ('{"translation": {"en-XX": "a", "de-DE": "b"}}\n', "languages en-XX, de-DE"),
+        ('{"translation": 5}\n', "found: columns translation"),
         ('{"en": "a"\n', "line 1 is no JSON object"),
         ("[1]\n", "line 1 is no JSON object"),
         ("", "no sentence pairs"),
@@ -183,6 +190,14 @@ def test_plan_is_a_pure_function_that_uses_every_example_once():
     assert padded < 1.05 * (target + 1).sum()
 
 
+@pytest.mark.parametrize("budget", [341, 1000])
+def test_a_jump_in_lengths_stays_within_the_budget(budget):
+    lengths = np.array([10] * 90 + [150] * 5)
+    plan = plan_batches(lengths, lengths, budget, 0, 0)
+    assert max(len(batch) * (lengths[batch].max() + 1) for batch in plan) <= budget
+    assert sorted(np.concatenate(plan)) == list(range(95))
+
+
 def test_a_pair_longer_than_the_budget_stands_alone():
     plan = plan_batches(np.array([5, 500, 5]), np.array([5, 500, 5]), 100, 0, 0)
     assert sorted(map(len, plan)) == [1, 2]
@@ -190,7 +205,11 @@ def test_a_pair_longer_than_the_budget_stands_alone():
 
 def test_training_batches_go_on_where_they_were(examples):
     def positions(batches):
-        return [batch.positions.tolist() for batch in batches]
+        seen = []
+        for batch in batches:
+            seen.append(batch.source.tolist())
+            batches.batch_done()
+        return seen
 
     reference = TrainingBatches(examples, 200, seed=3)
     epochs = [positions(reference), positions(reference)]
@@ -198,7 +217,10 @@ def test_training_batches_go_on_where_they_were(examples):
     assert len(reference) == len(epochs[1])
     first = TrainingBatches(examples, 200, seed=3)
     iterator = iter(first)
-    seen = [next(iterator).positions.tolist() for _ in range(2)]
+    seen = [next(iterator).source.tolist() for _ in range(2)]
+    first.batch_done()
+    first.batch_done()
+    next(iterator)  # has left the loader but is not done
     resumed = TrainingBatches(examples, 200, seed=3)
     resumed.load_state_dict(first.state_dict())
     assert seen + positions(resumed) == epochs[0]
@@ -208,19 +230,22 @@ def test_training_batches_go_on_where_they_were(examples):
 def test_ranks_share_the_batches_evenly(examples):
     single = TrainingBatches(examples, 200, seed=3)
     ranks = [TrainingBatches(examples, 200, seed=3, rank=rank, world_size=2) for rank in range(2)]
-    seen = [[tuple(batch.positions.tolist()) for batch in batches] for batches in ranks]
+    seen = [[str(batch.source.tolist()) for batch in batches] for batches in ranks]
     assert len(seen[0]) == len(seen[1]) == len(single) // 2
     assert not set(seen[0]) & set(seen[1])
+    with pytest.raises(DataError, match="for 99 processes"):
+        TrainingBatches(examples, 200, seed=3, rank=0, world_size=99)
 
 
 def test_evaluation_leaves_no_example_out(examples):
-    seen = [i for batch in EvaluationBatches(examples, 150) for i in batch.positions.tolist()]
-    assert sorted(seen) == list(range(len(examples)))
-    assert len(lengths(examples)[0]) == len(examples)
+    batches = EvaluationBatches(examples, 150)
+    seen = [row[:length] for b in batches for row, length in zip(b.source.t().tolist(), b.source_lengths, strict=True)]
+    assert sorted(seen) == sorted([*ids, 3] for ids in examples["source"])
+    assert len(seen) == len(lengths(examples)[0]) == len(examples)
 
 
 def test_collate_shifts_targets_and_marks_padding():
-    batch = collate([[5, 6], [7]], [[8], [9, 10]], np.array([0, 1]))
+    batch = collate([[5, 6], [7]], [[8], [9, 10]])
     assert batch.source.tolist() == [[5, 7], [6, 3], [3, 0]]
     assert batch.source_lengths.tolist() == [3, 2]
     assert batch.target_input.tolist() == [[2, 2], [8, 9], [0, 10]]

@@ -66,3 +66,9 @@ def test_wrong_options_are_refused(model):
     for options in ({"batch_type": "words"}, {"batch_size": 0}, {"max_input_length": 0}, {"device": "quantum"}):
         with pytest.raises(ConfigError):
             Translator(model, **options)
+
+
+def test_a_model_of_broken_weights_says_so(model):
+    model.network.output.bias.data.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="not numbers"):
+        results(model)

@@ -1,0 +1,105 @@
+"""A training from its command line to the exported model: fit, test, export."""
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+
+from gnmt.checkpoint import load_model, save_model
+from gnmt.data.bitext import hide_progress_bars
+from gnmt.errors import DataError
+from gnmt.metrics import Scores
+from gnmt.training.card import model_card
+from gnmt.training.cli import TrainingCLI, build
+
+logger = logging.getLogger(__name__)
+
+
+def train(arguments: list[str]) -> Scores | None:
+    """Run a training.
+
+    Args:
+        arguments: of the command line.
+
+    Returns:
+        the test scores; None if there is no test corpus, and in all processes but the first.
+
+    Raises:
+        GNMTError: the configuration, the corpus or the checkpoint cannot be used.
+        FloatingPointError: the training diverged.
+        KeyboardInterrupt: it was interrupted, and `last.ckpt` is written.
+    """
+    # oneDNN compiles its kernels anew for each shape of a batch, and its own default forgets them within an epoch.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    cli = build(arguments)
+    with contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
+        _log_summary(cli)
+        _fit(cli)
+        return _finish(cli)
+
+
+def _fit(cli: TrainingCLI) -> None:
+    try:
+        cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        logger.warning("interrupted at step %d; continue with --ckpt_path last", cli.trainer.global_step)
+        raise KeyboardInterrupt from None
+
+
+def _finish(cli: TrainingCLI) -> Scores | None:
+    """Test and export the best checkpoint."""
+    folder = cli.run_folder
+    best = folder / "checkpoints" / "best.ckpt"
+    if not best.exists():
+        raise DataError(f"training ended before its first validation: nothing to test and export in {folder}")
+    if cli.datamodule.has_test:
+        cli.trainer.test(cli.model, cli.datamodule, ckpt_path=str(best), weights_only=True, verbose=False)
+    if not cli.trainer.is_global_zero:
+        return None
+    model = load_model(best)
+    save_model(model, folder / "model", model_card(cli.config, model, cli.model.test_scores))
+    logger.info("exported %s", folder / "model")
+    return cli.model.test_scores
+
+
+def _log_summary(cli: TrainingCLI) -> None:
+    config = cli.model.network.config
+    logger.info(
+        "GNMT with %d encoder layers (%d bidirectional) and %d decoder layers of width %d, shortcuts from layer %d, "
+        "additive attention, vocabulary %d, %.1f million parameters, precision %s, run folder %s",
+        config.num_encoder_layers,
+        config.num_bidirectional_layers,
+        config.num_decoder_layers,
+        config.hidden_size,
+        config.first_residual_layer,
+        config.vocab_size,
+        sum(parameter.numel() for parameter in cli.model.network.parameters()) / 1e6,
+        cli.trainer.precision,
+        cli.run_folder,
+    )
+
+
+def _quiet_libraries() -> None:
+    """Send our own log to stderr, and keep the libraries' remarks about themselves out of it."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    for library in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
+    if not sys.stderr.isatty():
+        hide_progress_bars()
+
+
+def main() -> int:
+    """Run `train.py`: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
+    _quiet_libraries()
+    try:
+        scores = train(sys.argv[1:])
+    except FloatingPointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if scores:
+        print(scores)
+    return 0
