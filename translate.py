@@ -13,7 +13,7 @@ from typing import BinaryIO, NoReturn
 
 from gnmt.checkpoint import load_model
 from gnmt.config import SearchConfig
-from gnmt.errors import ConfigError, DataError, GNMTError
+from gnmt.errors import ConfigError, DataError, run_program
 from gnmt.lines import open_bytes, read_blocks, read_lines
 from gnmt.translator import WINDOW, Translation, Translator
 
@@ -174,6 +174,9 @@ class Job:
 def _check_output(options: argparse.Namespace) -> None:
     """Refuse an output that would destroy something, or could not be written, before any work is done."""
     if options.output == "-":
+        streams = os.fstat(0), os.fstat(1)
+        if options.input == "-" and stat.S_ISREG(streams[1].st_mode) and os.path.samestat(*streams):
+            raise ConfigError("standard input and standard output are the same file; write to another one")
         return
     output = Path(options.output)
     if output.is_dir():
@@ -214,13 +217,13 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
 def _open_output(path: str) -> Iterator[BinaryIO]:
     """Standard output, or a file that gets its name when it is complete; until then, what is done stands in FILE.part.
 
-    Something that exists and is no regular file (a pipe, a device) is written directly.
+    Something that exists and is no regular file (a link, a pipe, a device) is written directly.
     """
     output = Path(path)
     if path == "-":
         yield sys.stdout.buffer
         return
-    is_special = output.exists() and not output.is_file()
+    is_special = output.is_symlink() or (output.exists() and not output.is_file())
     try:
         stream = (output if is_special else _partial(output)).open("wb")
     except OSError as error:
@@ -231,33 +234,35 @@ def _open_output(path: str) -> Iterator[BinaryIO]:
         _partial(output).replace(output)
 
 
+def _abandon_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: what could not be written now cannot be written then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> int:
     """Run the program: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
     options = parse_arguments(sys.argv[1:])
     level = logging.ERROR if options.quiet else logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s")
-    job = None
+    job = Job(options)
     try:
-        job = Job(options)
         job.run()
-    except GNMTError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"error: the output was closed after {job.lines_done if job else 0} lines", file=sys.stderr)
+        _abandon_stdout()
+        print(f"error: the output was closed after {job.lines_done} lines", file=sys.stderr)
+        return 1
+    except OSError as error:
+        _abandon_stdout()
+        print(f"error: {error.strerror or error} after {job.lines_done} lines", file=sys.stderr)
         return 1
     except FloatingPointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except OSError as error:
-        print(f"error: {error.strerror or error} after {job.lines_done if job else 0} lines", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
-        print(f"interrupted after {job.lines_done if job else 0} lines", file=sys.stderr)
+        print(f"interrupted after {job.lines_done} lines", file=sys.stderr)
         return 130
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -21,9 +21,11 @@ class CheckpointError(GNMTError):
 
 
 def run_program(main: Callable[[], int]) -> int:
-    """Call a program's main function and return its exit status; bad input is one line on stderr and status 2."""
+    """Call a program's main function; return its status, 2 with one line for bad input, 130 if interrupted."""
     try:
         return main()
     except GNMTError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130

@@ -140,4 +140,6 @@ def _explain(message: str, vocab_size: int) -> str:
             f"a vocabulary of {vocab_size} pieces cannot hold the alphabet and 256 bytes: "
             f"raise model.network.vocab_size{least}"
         )
+    if "sentences_.empty()" in message:
+        return "no vocabulary can be trained: there is no text on either side of the training corpus"
     return f"no vocabulary of {vocab_size} pieces could be trained: {message.strip().splitlines()[-1]}"

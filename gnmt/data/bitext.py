@@ -168,6 +168,10 @@ def _read_jsonl(files: tuple[str], corpus: CorpusConfig, languages: tuple[str, s
 
 def _from_table(corpus: CorpusConfig, languages: tuple[str, str]) -> Dataset:
     """Read Parquet files or a hub data set, whose columns are known before any row is read."""
+    if Path(corpus.path).is_dir():
+        raise DataError(
+            f"corpus {corpus.path} is a folder; name a file, or a pattern such as {corpus.path}/train.{{lang}}"
+        )
     try:
         if _suffix(corpus.path) == ".parquet":
             table = datasets.load_dataset("parquet", data_files=corpus.path, split="train")

@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from gnmt.data.padding import Batch
+from gnmt.files import new_file
 from gnmt.training.data import TranslationData
 
 
@@ -73,9 +74,13 @@ class Interruption(Callback):
         if self._requested:
             raise KeyboardInterrupt
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """Stop between two updates."""
-        self._stop_if_requested()
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Stop between two updates, but not before a validation that is due: a resumed run would leave it out."""
+        due = isinstance(trainer.val_check_batch, int) and (batch_idx + 1) % trainer.val_check_batch == 0
+        if not due:
+            self._stop_if_requested()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Stop after a validation at the end of an epoch."""
@@ -128,7 +133,16 @@ class Throughput(Callback):
 
 
 class _AppendingWriter(ExperimentWriter):
-    """Lightning's writer deletes an earlier `metrics.csv`; a resumed run must continue it."""
+    """Continues an earlier `metrics.csv`, which Lightning's writer deletes, and never leaves an empty one."""
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        path = Path(self.metrics_file_path)
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        with new_file(path) as partial, partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=fieldnames)
+            writer.writeheader()
+            writer.writerows(rows)
 
     def _check_log_dir_exists(self) -> None:
         path = Path(self.metrics_file_path)

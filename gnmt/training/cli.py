@@ -23,7 +23,14 @@ from gnmt.training.task import TranslationTask
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
 MONITORS = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/chrf": "max"}
 # What a run writes before its first checkpoint; a folder with nothing else holds nothing to lose.
-_BEFORE_FIRST_CHECKPOINT = {"config.yaml", "hparams.yaml", "metrics.csv", "tokenizer.model", "checkpoints"}
+_BEFORE_FIRST_CHECKPOINT = {
+    "config.yaml",
+    "hparams.yaml",
+    "metrics.csv",
+    "tokenizer.model",
+    "checkpoints",
+    "validation",
+}
 
 
 class TrainingCLI(LightningCLI):
@@ -112,7 +119,7 @@ class TrainingCLI(LightningCLI):
         """Build everything; what Lightning refuses is the user's mistake."""
         try:
             super().instantiate_classes()
-        except (MisconfigurationException, ModuleNotFoundError) as error:
+        except (MisconfigurationException, ModuleNotFoundError, ValueError) as error:
             raise ConfigError(" ".join(str(error).split())) from None
         if self.config.ckpt_path is not None:
             found, wanted = load_model(self.config.ckpt_path).network.config, self.model.network.config
@@ -168,14 +175,28 @@ def _multiplies_bfloat16(accelerator: Any) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
+def _split_off_configs(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Take the --config options out: they must come first, because a file overrides what stands before it."""
+    configs, options = [], []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in ("--config", "-c"):
+            configs += [argument, *(value for value in [next(rest, None)] if value is not None)]
+        elif argument.startswith(("--config=", "-c")):
+            configs.append(argument)
+        else:
+            options.append(argument)
+    return configs, options
+
+
 def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
     """Parse the command line's arguments (over `configs/default.yaml` if they name no --config) and build the run.
 
     Raises:
         GNMTError: a key is unknown, a value impossible, or the run folder is in use.
     """
-    if not any(re.match(r"--config(=|$)|-c", argument) for argument in arguments):
-        arguments = ["--config", str(DEFAULT_CONFIG), *arguments]
+    configs, options = _split_off_configs(arguments)
+    arguments = [*(configs or ["--config", str(DEFAULT_CONFIG)]), *options]
     return cli_class(
         TranslationTask,
         TranslationData,

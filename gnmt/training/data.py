@@ -79,6 +79,7 @@ class TranslationData(L.LightningDataModule):
             tokenizer = self._make_tokenizer(texts["train"])
             with new_file(self._tokenizer_path) as partial:
                 partial.write_bytes(tokenizer.model)
+            self.keeps_vocabulary = True
         tokenizer = self._load_tokenizer()
         for text in texts.values():
             encode_bitext(text, tokenizer)

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 
 from gnmt.checkpoint import load_model, save_model
 from gnmt.data.bitext import hide_progress_bars
@@ -35,15 +36,19 @@ def train(arguments: list[str]) -> Scores | None:
     cli = build(arguments)
     with contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
         _log_summary(cli)
-        _fit(cli)
+        with _interruptible(cli):
+            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
         return _finish(cli)
 
 
-def _fit(cli: TrainingCLI) -> None:
+@contextlib.contextmanager
+def _interruptible(cli: TrainingCLI) -> Iterator[None]:
     try:
-        cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
+        yield
     except SystemExit:  # what Lightning makes of Ctrl-C
-        logger.warning("interrupted at step %d; continue with --ckpt_path last", cli.trainer.global_step)
+        has_checkpoint = (cli.run_folder / "checkpoints" / "last.ckpt").exists()
+        advice = "continue with --ckpt_path last" if has_checkpoint else "nothing is lost, start it again"
+        logger.warning("interrupted at step %d; %s", cli.trainer.global_step, advice)
         raise KeyboardInterrupt from None
 
 
@@ -52,9 +57,14 @@ def _finish(cli: TrainingCLI) -> Scores | None:
     folder = cli.run_folder
     best = folder / "checkpoints" / "best.ckpt"
     if not best.exists():
-        raise DataError(f"training ended before its first validation: nothing to test and export in {folder}")
+        cli.trainer.save_checkpoint(folder / "checkpoints" / "last.ckpt")
+        raise DataError(
+            f"training ended at step {cli.trainer.global_step}, before its first validation: nothing to export; "
+            "raise trainer.max_epochs or max_steps, or validate more often, and continue with --ckpt_path last"
+        )
     if cli.datamodule.has_test:
-        cli.trainer.test(cli.model, cli.datamodule, ckpt_path=str(best), weights_only=True, verbose=False)
+        with _interruptible(cli):
+            cli.trainer.test(cli.model, cli.datamodule, ckpt_path=str(best), weights_only=True, verbose=False)
     if not cli.trainer.is_global_zero:
         return None
     model = load_model(best)
@@ -91,15 +101,13 @@ def _quiet_libraries() -> None:
 
 
 def main() -> int:
-    """Run `train.py`: exit status 0, 1 at a run-time failure, 2 for bad input, 130 when interrupted."""
+    """Run `train.py`: exit status 0, or 1 if the training diverged or the disk failed."""
     _quiet_libraries()
     try:
         scores = train(sys.argv[1:])
-    except FloatingPointError as error:
+    except (FloatingPointError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
     if scores:
         print(scores)
     return 0

@@ -48,6 +48,10 @@ class TranslationTask(L.LightningModule):
         num_samples: int = 3,
     ) -> None:
         super().__init__()
+        if not 0 <= label_smoothing < 1 or num_samples < 0:
+            raise ConfigError(
+                f"label_smoothing {label_smoothing} and num_samples {num_samples}, expected [0, 1) and at least 0"
+            )
         self.network = GNMT(network)
         self.optimizer_config = optimizer
         self.label_smoothing = label_smoothing
@@ -192,8 +196,10 @@ class TranslationTask(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check that the checkpoint belongs to this vocabulary, and restore the state of the random numbers."""
-        carried = checkpoint.get("gnmt", {}).get("tokenizer")
-        if carried is None or carried.numpy().tobytes() != self.translation_data.tokenizer.model:
+        carried, model = checkpoint["gnmt"], self.model
+        if carried["description"] != describe(model):
+            raise CheckpointError(f"the checkpoint is of {carried['description']}, the run of {describe(model)}")
+        if carried["tokenizer"].numpy().tobytes() != model.tokenizer.model:
             raise CheckpointError(
                 "the checkpoint was trained with another vocabulary than the run folder's tokenizer.model"
             )

@@ -2,6 +2,9 @@
 
 import pytest
 from conftest import ROOT, assert_refused
+from parse_only import ParseOnly
+
+from gnmt.training.cli import build
 
 SMALL = {
     "model.network.vocab_size": 320,
@@ -43,6 +46,9 @@ def _train(run, corpus):
         ({"early_stopping.monitor": "val/loss"}, ["val/loss with mode max", "val/loss with mode min"]),
         ({"trainer.accumulate_grad_batches": 2}, ["tokens_per_batch"]),
         ({"trainer.accelerator": "tpu"}, ["torch_xla"]),
+        ({"trainer.accelerator": "foo"}, ["foo"]),
+        ({"model.label_smoothing": 5}, ["label_smoothing 5"]),
+        ({"data.train.path": "/tmp"}, ["/tmp is a folder"]),
         ({"data.train.split": "train"}, ["split", "hub data sets only"]),
         ({"data.target_lang": "ja"}, ["ja-mecab", "pip install"]),
     ],
@@ -96,10 +102,27 @@ def test_a_bad_checkpoint_is_refused_and_changes_nothing(train, corpus):
     last = folder / "checkpoints" / "last.ckpt"
     assert_refused(train(**{"ckpt_path": "last", "model.network.hidden_size": 16}), "hidden_size=16", "hidden_size=8")
     assert_refused(train(**{"ckpt_path": "last", "data.train.path": "/nonexistent/{lang}"}), "/nonexistent/en")
+    (corpus / "train.fr").write_bytes((corpus / "train.de").read_bytes())
+    (corpus / "validation.fr").write_bytes((corpus / "validation.de").read_bytes())
+    (corpus / "test.fr").write_bytes((corpus / "test.de").read_bytes())
+    assert_refused(
+        train(**{"ckpt_path": "last", "data.target_lang": "fr"}), "'target_lang': 'de'", "'target_lang': 'fr'"
+    )
     assert_refused(train(**{"ckpt_path": last, "trainer.default_root_dir": corpus / "other"}), "is not in run folder")
     last.write_bytes(last.read_bytes()[:1000])
     assert_refused(train(ckpt_path="last"), "no checkpoint of this program")
     assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_a_run_without_a_validation_keeps_its_work(train, corpus):
+    assert_refused(train(**{"trainer.check_val_every_n_epoch": 5}), "before its first validation", "--ckpt_path last")
+    result = train(**{"trainer.max_epochs": 2, "ckpt_path": "last"})
+    assert result.returncode == 0, result.stderr.decode()
+
+
+def test_a_configuration_file_never_overrides_an_option(corpus):
+    options = ["--trainer.max_epochs=77", "-c", str(ROOT / "configs" / "default.yaml")]
+    assert build(options, ParseOnly).config.trainer.max_epochs == 77
 
 
 def test_divergence_ends_the_run_with_one_line(train):

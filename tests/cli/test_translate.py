@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, assert_refused
@@ -168,6 +169,25 @@ def test_an_output_that_would_destroy_its_inputs_is_refused(translate, tmp_path)
     assert all((tmp_path / name).read_bytes() == text for name in ("x.part", "ref.txt"))
 
 
+def test_a_link_is_written_through(translate, tmp_path):
+    (tmp_path / "target.txt").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target.txt")
+    assert translate(b"The light\n", "-o", tmp_path / "link").returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target.txt").read_text().count("\n") == 1
+
+
+def test_appending_to_the_input_is_refused(model_folder, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"The light\n")
+    with path.open("rb") as source, path.open("ab") as target:
+        command = [sys.executable, str(ROOT / "translate.py"), "-m", str(model_folder)]
+        result = subprocess.run(command, stdin=source, stdout=target, stderr=subprocess.PIPE, timeout=60)
+    assert result.returncode == 2
+    assert b"same file" in result.stderr
+    assert path.read_bytes() == b"The light\n"
+
+
 def test_devices_and_pipes_are_written_directly(translate, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -215,6 +235,14 @@ def test_a_closed_pipe_ends_the_program_with_one_line(model_folder):
         process.stdin.close()
         assert process.wait(timeout=60) == 1
         assert process.stderr.read() == b"error: the output was closed after 1 lines\n"
+
+
+def test_a_full_disk_is_reported(model_folder):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, str(ROOT / "translate.py"), "-m", str(model_folder)]
+        result = subprocess.run(command, input=b"The light\n", stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert result.returncode == 1
+    assert result.stderr == b"error: No space left on device after 0 lines\n"
 
 
 def test_an_interruption_says_how_far_it_came_and_keeps_what_was_written(model_folder, tmp_path):

@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import Callback
 class StopAt(Callback):
     def __init__(self, hook: str, step: int) -> None:
         self.hook, self.step = hook, step
+        self.pressed = False
 
     def _at(self, hook, trainer):
         return hook == self.hook and trainer.global_step == self.step
@@ -21,10 +22,15 @@ class StopAt(Callback):
         if self._at("epoch", trainer):
             raise KeyboardInterrupt
 
+    def _press_once(self):
+        if not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+
     def on_before_backward(self, trainer, *_):
         if self._at("ctrl-c in update", trainer):
-            os.kill(os.getpid(), signal.SIGINT)
+            self._press_once()
 
     def on_validation_batch_end(self, trainer, *_):
         if self._at("ctrl-c in validation", trainer):
-            os.kill(os.getpid(), signal.SIGINT)
+            self._press_once()

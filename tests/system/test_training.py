@@ -63,7 +63,7 @@ def test_two_small_layers_learn_to_reverse_digits(train, run, digits, tmp_path):
     assert correct / 500 > 0.99
 
 
-STOPS = [("batch", 8), ("batch", 12), ("epoch", 12), ("ctrl-c in update", 8), ("ctrl-c in validation", 12)]
+STOPS = [("batch", 8), ("epoch", 12), ("ctrl-c in update", 8), ("ctrl-c in update", 11), ("ctrl-c in validation", 12)]
 
 
 @pytest.fixture(name="small", scope="module")
