@@ -10,8 +10,8 @@ from gnmt.data.examples import lengths
 from gnmt.data.padding import Batch, collate
 from gnmt.errors import DataError
 
-# Sentences of a batch are a multiple of this where there are enough: the fused LSTM kernels of CPUs take up to five
-# times as long for a batch of 97 rows as for one of 96 (benchmarks/), and GPUs like full tiles too.
+# Sentences of a batch are a multiple of this where there are enough: the fused LSTM kernels of CPUs take more
+# than twice as long for 97 rows as for 96 (benchmarks/lstm_rows.py), and GPUs like full tiles too.
 ROW_MULTIPLE = 16
 
 
