@@ -65,6 +65,7 @@ def test_translation_commands_run(command, place):
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "train.py" in command])
 def test_training_commands_parse(command):
     arguments = [argument.strip("'") for argument in command.split()[2:]]
+    arguments = [argument.replace("runs/mytext/config.yaml", "configs/default.yaml") for argument in arguments]
     known = [str(ROOT / argument) if argument.startswith("configs/") else argument for argument in arguments]
     assert build(known, ParseOnly).config.model.network.num_encoder_layers == 8
 
