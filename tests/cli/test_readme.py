@@ -71,7 +71,7 @@ def test_training_commands_parse(command):
 
 
 def test_training_on_your_own_text_runs(place):
-    (command,) = [command for command in COMMANDS if "mytext" in command]
+    (command,) = [command for command in COMMANDS if "mytext/train" in command]
     result = shell(f"{command} {SMALL}", place)
     assert result.returncode == 0, result.stderr
     assert (place / "runs" / "mytext" / "model" / "model.safetensors").exists()
