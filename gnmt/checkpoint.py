@@ -7,12 +7,12 @@ import dataclasses
 import json
 import logging
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
+import safetensors.torch
 import torch
-from safetensors.torch import load_file, save
 
 from gnmt.config import GNMTConfig
 from gnmt.errors import CheckpointError, ConfigError
@@ -22,7 +22,7 @@ from gnmt.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 WEIGHTS, CONFIG, TOKENIZER, CARD = FILES = ("model.safetensors", "config.json", "tokenizer.model", "README.md")
 
 
@@ -53,17 +53,14 @@ def save_model(model: Model, folder: Path, card: str) -> None:
         folder: its place.
         card: text of the model card.
     """
-    # Tied weights share memory, which the format refuses; the loader ties them again.
-    state = {name: tensor for name, tensor in model.network.state_dict().items() if not _is_tied(model, name)}
     with new_folder(folder) as partial:
-        (partial / WEIGHTS).write_bytes(save({name: tensor.contiguous() for name, tensor in state.items()}))
+        try:
+            safetensors.torch.save_model(model.network, str(partial / WEIGHTS))
+        except safetensors.SafetensorError as error:  # what it makes of a full disk
+            raise OSError(f"{folder / WEIGHTS}: {_first_line(error)}") from None
         (partial / CONFIG).write_text(json.dumps(describe(model), indent=2) + "\n", encoding="utf-8")
         (partial / TOKENIZER).write_bytes(model.tokenizer.model)
         (partial / CARD).write_text(card, encoding="utf-8")
-
-
-def _is_tied(model: Model, name: str) -> bool:
-    return model.network.config.tie_embeddings and name == "output.weight"
 
 
 def load_model(path: str | Path) -> Model:
@@ -93,10 +90,14 @@ def _load_folder(folder: Path, named: Path) -> Model:
         raise CheckpointError(f"model folder {folder} is incomplete: {', '.join(missing)} is missing; {hint}")
     try:
         description = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        state = load_file(folder / WEIGHTS)
+        return _build(
+            description,
+            lambda network: safetensors.torch.load_model(network, folder / WEIGHTS),
+            Tokenizer.load(folder / TOKENIZER),
+            folder,
+        )
     except (ValueError, OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"model folder {folder} is damaged: {_first_line(error)}") from None
-    return _build(description, state, Tokenizer.load(folder / TOKENIZER), folder)
 
 
 def _load_training_checkpoint(path: Path) -> Model:
@@ -112,18 +113,16 @@ def _load_training_checkpoint(path: Path) -> Model:
         raise CheckpointError(
             f"{path} is no checkpoint of this program (or it is damaged); nothing was run from it"
         ) from None
-    return _build(description, state, tokenizer, path)
+    return _build(description, lambda network: network.load_state_dict(state), tokenizer, path)
 
 
-def _build(description: Any, state: dict[str, torch.Tensor], tokenizer: Tokenizer, path: Path) -> Model:
+def _build(description: Any, load_weights: Callable[[GNMT], object], tokenizer: Tokenizer, path: Path) -> Model:
     try:
         if description["format"] != FORMAT:
             raise CheckpointError(f"{path} has format {description['format']}, this version reads {FORMAT}")
         network = GNMT(GNMTConfig(**description["network"]))
         languages = description["source_lang"], description["target_lang"]
-        if network.config.tie_embeddings:
-            state["output.weight"] = state["embedding.weight"]
-        network.load_state_dict(state)
+        load_weights(network)
     except (KeyError, TypeError, RuntimeError, ConfigError) as error:
         raise CheckpointError(f"{path} does not fit together: {_first_line(error)}") from None
     if tokenizer.vocab_size != network.config.vocab_size:

@@ -25,42 +25,116 @@ def _require_range(settings: object, names: str, low: float, high: float, *, ope
         _require(valid, f"{type(settings).__name__}.{name} is {value}", bounds)
 
 
+def _require_choice(settings: object, name: str, choices: tuple[str, ...]) -> None:
+    value = getattr(settings, name)
+    expected = f"one of {', '.join(choices)}"
+    _require(value in choices, f"{type(settings).__name__}.{name} is {value!r}", expected)
+
+
 @dataclass(frozen=True)
 class GNMTConfig:
     """The network. The defaults are the paper's size; `configs/` has smaller ones.
 
     Attributes:
-        vocab_size: pieces in the shared vocabulary, special ones included.
-        hidden_size: width of embeddings, LSTM layers and attention (paper: 1024).
+        vocab_size: pieces in the vocabulary that both sides share, special ones included.
+        hidden_size: width of embeddings, attention and, unless said otherwise, recurrent layers (paper: 1024).
         num_encoder_layers: layers in the encoder (paper: 8).
         num_decoder_layers: layers in the decoder (paper: 8); the bottom one's output is the attention query.
-        num_bidirectional_layers: lowest encoder layers that read in both directions, giving 2 * hidden_size (paper: 1).
-        first_residual_layer: first layer, counted from 1, with a shortcut around it (paper: 3); a layer whose output
-            width differs from its input width gets a learned linear projection as its shortcut.
-        layer_norm: whether each layer's output (after the shortcut's sum) is normalised over its features.
+        encoder_layer_sizes: width of each encoder layer, lowest first, of each direction if there are two; None for
+            hidden_size everywhere.
+        decoder_layer_sizes: the same for the decoder.
+        num_bidirectional_layers: lowest encoder layers that read in both directions, giving twice their width
+            (paper: 1); as many as the encoder has for an all-bidirectional one.
+        cell: recurrent cell: `lstm`, `gru`, or `rnn` with tanh.
+        shortcut: around a recurrent layer: `none`, `add` its input where widths are equal (paper), or `project`: where
+            they differ, the input goes through a learned linear projection.
+        first_residual_layer: first layer, counted from 1, with a shortcut around it (paper: 3).
+        layer_norm: whether each layer's output, behind the shortcut's sum, is normalised over its features.
+        wiring: of decoder and attention, see `gnmt.nn.decoder`: `parallel` (fast), `gnmt_v2` or `gnmt` (paper).
+        attention: `additive` (paper) or `dot`, the scaled dot product with num_heads heads.
+        num_heads: heads of `dot`; it divides hidden_size.
         dropout: probability of dropping a feature of a layer's input, of the context and of the last hidden layer.
-            The mask is drawn once a sentence and held over time (Gal and Ghahramani 2016, arXiv 1512.05287).
+        hold_dropout_masks: whether a mask is drawn once a sentence and held over time (Gal and Ghahramani 2016,
+            arXiv 1512.05287), or anew at each time step.
+        recurrent_dropout: probability of dropping a recurrent weight for a batch (Merity et al. 2018).
+        share_embeddings: whether source and target have the same embedding.
         tie_embeddings: whether the softmax uses the target embedding as its weight (Press and Wolf 2017).
-        init_range: weights start uniform in [-init_range, init_range] (public GNMT code: 0.04 at width 1024).
+        init_range: weights start uniform in [-init_range, init_range] (paper: 0.04 at width 1024).
+        forget_bias: added to the LSTM forget gates' biases at the start (paper: 0).
     """
 
     vocab_size: int = 32000
     hidden_size: int = 1024
     num_encoder_layers: int = 8
     num_decoder_layers: int = 8
+    encoder_layer_sizes: tuple[int, ...] | None = None
+    decoder_layer_sizes: tuple[int, ...] | None = None
     num_bidirectional_layers: int = 1
+    cell: str = "lstm"
+    shortcut: str = "project"
     first_residual_layer: int = 3
     layer_norm: bool = True
+    wiring: str = "parallel"
+    attention: str = "additive"
+    num_heads: int = 4
     dropout: float = 0.2
+    hold_dropout_masks: bool = True
+    recurrent_dropout: float = 0.0
+    share_embeddings: bool = True
     tie_embeddings: bool = True
     init_range: float = 0.04
+    forget_bias: float = 1.0
 
     def __post_init__(self) -> None:
         _require_range(self, "vocab_size", 5, INFINITY)
-        _require_range(self, "hidden_size num_encoder_layers num_decoder_layers first_residual_layer", 1, INFINITY)
+        _require_range(
+            self, "hidden_size num_encoder_layers num_decoder_layers first_residual_layer num_heads", 1, INFINITY
+        )
         _require_range(self, "num_bidirectional_layers", 0, self.num_encoder_layers)
-        _require_range(self, "dropout", 0, 1, open_end=True)
+        _require_range(self, "dropout recurrent_dropout", 0, 1, open_end=True)
         _require_range(self, "init_range", 0, 1)
+        _require_range(self, "forget_bias", -10, 10)
+        _require_choice(self, "cell", ("lstm", "gru", "rnn"))
+        _require_choice(self, "shortcut", ("none", "add", "project"))
+        _require_choice(self, "wiring", ("parallel", "gnmt_v2", "gnmt"))
+        _require_choice(self, "attention", ("additive", "dot"))
+        for side in ("encoder", "decoder"):
+            self._check_layer_sizes(side)
+        if self.attention == "dot":
+            _require(
+                self.hidden_size % self.num_heads == 0,
+                f"GNMTConfig.num_heads is {self.num_heads}",
+                f"a divisor of hidden_size {self.hidden_size}",
+            )
+        if self.tie_embeddings:
+            _require(
+                self.decoder_sizes[-1] == self.hidden_size,
+                f"a top decoder layer of width {self.decoder_sizes[-1]} with tie_embeddings",
+                f"hidden_size {self.hidden_size}, or tie_embeddings false",
+            )
+
+    def _check_layer_sizes(self, side: str) -> None:
+        name = f"{side}_layer_sizes"
+        sizes = getattr(self, name)
+        if sizes is None:
+            return
+        object.__setattr__(self, name, tuple(sizes))  # a list when it comes from JSON
+        layers = getattr(self, f"num_{side}_layers")
+        _require(
+            len(sizes) == layers and all(size >= 1 for size in sizes),
+            f"GNMTConfig.{name} is {list(sizes)}",
+            f"{layers} widths (num_{side}_layers), each at least 1",
+        )
+
+    @property
+    def encoder_sizes(self) -> tuple[int, ...]:
+        """Width of each encoder layer."""
+        return self.encoder_layer_sizes or (self.hidden_size,) * self.num_encoder_layers
+
+    @property
+    def decoder_sizes(self) -> tuple[int, ...]:
+        """Width of each decoder layer."""
+        return self.decoder_layer_sizes or (self.hidden_size,) * self.num_decoder_layers
 
 
 @dataclass(frozen=True)
@@ -149,7 +223,7 @@ class TokenizerConfig:
     max_sentences: int = 2_000_000
 
     def __post_init__(self) -> None:
-        _require(self.model_type in ("unigram", "bpe"), f"model_type {self.model_type!r}", "'unigram' or 'bpe'")
+        _require_choice(self, "model_type", ("unigram", "bpe"))
         _require_range(self, "max_sentences", 1, INFINITY)
 
 

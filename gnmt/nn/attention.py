@@ -1,9 +1,15 @@
-"""Additive attention (Bahdanau et al. 2015) in the normalised form of public GNMT code. Shapes: see `gnmt.nn`."""
+"""Attention: additive in the normalised form of public GNMT code, or multi-head dot-product. Shapes: see `gnmt.nn`.
+
+M is the width of the encoder's outputs. Both kinds have the same two methods: `memory` prepares the encoded sources
+once, calling the module attends from any number of queries.
+"""
 
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+
+from gnmt.config import GNMTConfig
 
 # Elements of a piece of the (B, T, S, H) score tensor that are in memory at once: 4 MiB of float32 stay in the cache.
 _PIECE_ELEMENTS = 1 << 20
@@ -13,8 +19,8 @@ class Memory(NamedTuple):
     """What the decoder reads of the encoded sources: computed once for each source, batch-major for `torch.bmm`.
 
     Attributes:
-        values: (B, S, H) encoder outputs.
-        keys: (B, S, H) their projection for the attention score.
+        values: (B, S, M) what contexts are made of: encoder outputs, or their projection.
+        keys: (B, S, H) the encoder outputs' projection for the attention score.
         mask: (B, S) bool, True where valid; each row has at least one valid position.
     """
 
@@ -63,7 +69,8 @@ def _activation(query: Tensor, keys: Tensor) -> Tensor:
 class AdditiveAttention(nn.Module):
     """score(q, k) = g * v/|v| . tanh(W_q q + W_k k + b), softmax over the source, context = weighted sum of values.
 
-    Scores and softmax are in float32 whatever the precision around them.
+    Bahdanau et al. 2015 (arXiv 1409.0473), paper section 3, with the normalised v of public GNMT code. Scores and
+    softmax are in float32 whatever the precision around them.
 
     Args:
         query_size: width of the queries.
@@ -73,13 +80,14 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, query_size: int, memory_size: int, hidden_size: int) -> None:
         super().__init__()
+        self.context_size = memory_size
         self.query_projection = nn.Linear(query_size, hidden_size)
         self.key_projection = nn.Linear(memory_size, hidden_size, bias=False)
         self.v = nn.Parameter(torch.empty(hidden_size))
         self.g = nn.Parameter(torch.tensor(hidden_size**-0.5))
 
     def memory(self, values: Tensor, mask: Tensor) -> Memory:
-        """Project the keys of encoder outputs (B, S, H) once for all decoding steps; `mask` is (B, S)."""
+        """Project the keys of encoder outputs (B, S, M) once for all decoding steps; `mask` is (B, S)."""
         return Memory(values, self.key_projection(values), mask)
 
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
@@ -90,7 +98,7 @@ class AdditiveAttention(nn.Module):
             memory: of the same B sentences.
 
         Returns:
-            context (B, T, H) in the values' type and attention weights (B, T, S) in float32 (float64 if the model is).
+            context (B, T, M) in the values' type and attention weights (B, T, S) in float32 (float64 if the model is).
         """
         query = self.query_projection(query)
         dtype = torch.promote_types(torch.float32, query.dtype)
@@ -99,3 +107,58 @@ class AdditiveAttention(nn.Module):
             scores = _AdditiveScore.apply(query.to(dtype), memory.keys.to(dtype), v)
             weights = scores.masked_fill(~memory.mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
         return torch.bmm(weights.to(memory.values.dtype), memory.values), weights
+
+
+class DotProductAttention(nn.Module):
+    """Each head: score(q, k) = (W_q q) . (W_k k) / sqrt(H / heads); context = the heads' weighted sums, concatenated.
+
+    Vaswani et al. 2017 (arXiv 1706.03762, section 3.2) without the output projection: the layers that read the context
+    have input weights of their own. Softmax in float32 whatever the precision around it.
+
+    Args:
+        query_size: width of the queries.
+        memory_size: width of the encoder outputs.
+        hidden_size: width of queries, keys and values over all heads.
+        num_heads: divides `hidden_size`.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, hidden_size: int, num_heads: int) -> None:
+        super().__init__()
+        self.context_size = hidden_size
+        self.num_heads = num_heads
+        self.query_projection = nn.Linear(query_size, hidden_size)
+        self.key_projection = nn.Linear(memory_size, hidden_size, bias=False)
+        self.value_projection = nn.Linear(memory_size, hidden_size)
+
+    def memory(self, values: Tensor, mask: Tensor) -> Memory:
+        """Project keys and values of encoder outputs (B, S, M) once for all decoding steps; `mask` is (B, S)."""
+        return Memory(self.value_projection(values), self.key_projection(values), mask)
+
+    def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Attend from every query at once.
+
+        Args:
+            query: (B, T, H).
+            memory: of the same B sentences.
+
+        Returns:
+            context (B, T, H) in the values' type and attention weights (B, T, S), the mean over heads, in float32
+            (float64 if the model is).
+        """
+        q, k, v = (self._split(x) for x in (self.query_projection(query), memory.keys, memory.values))
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+        scores = scores.to(torch.promote_types(torch.float32, scores.dtype))
+        weights = scores.masked_fill(~memory.mask[:, None, None], -torch.inf).softmax(dim=-1)
+        context = (weights.to(v.dtype) @ v).transpose(1, 2).flatten(2)
+        return context, weights.mean(dim=1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(B, T, H) to (B, heads, T, H / heads)."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+def build_attention(config: GNMTConfig, query_size: int, memory_size: int) -> AdditiveAttention | DotProductAttention:
+    """The attention that the configuration names, for queries and encoder outputs of these widths."""
+    if config.attention == "additive":
+        return AdditiveAttention(query_size, memory_size, config.hidden_size)
+    return DotProductAttention(query_size, memory_size, config.hidden_size, config.num_heads)

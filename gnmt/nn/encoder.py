@@ -1,9 +1,9 @@
-"""The encoder: a stack of residual LSTM layers, the lowest ones reading in both directions. Shapes: see `gnmt.nn`."""
+"""The encoder: a stack of residual recurrent layers, the lowest ones reading both ways. Shapes: see `gnmt.nn`."""
 
 from torch import Tensor, nn
 
 from gnmt.config import GNMTConfig
-from gnmt.nn.lstm import ResidualLSTM, reversal_index
+from gnmt.nn.lstm import ResidualLayer, reversal_index
 
 
 class Encoder(nn.Module):
@@ -16,15 +16,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         self.output_size = config.hidden_size
-        for number in range(1, config.num_encoder_layers + 1):
-            layer = ResidualLSTM(
-                self.output_size,
-                config.hidden_size,
-                bidirectional=number <= config.num_bidirectional_layers,
-                residual=number >= config.first_residual_layer,
-                layer_norm=config.layer_norm,
-                dropout=config.dropout,
-            )
+        for number, hidden_size in enumerate(config.encoder_sizes, start=1):
+            bidirectional = number <= config.num_bidirectional_layers
+            layer = ResidualLayer(config, self.output_size, hidden_size, number, bidirectional=bidirectional)
             self.layers.append(layer)
             self.output_size = layer.output_size
 

@@ -1,14 +1,15 @@
-"""The whole network: shared embedding, encoder, attention, decoder, softmax. Shapes: see `gnmt.nn`."""
+"""The whole network: embeddings, encoder, attention, decoder, softmax. Shapes: see `gnmt.nn`."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnmt.config import GNMTConfig
-from gnmt.nn.attention import Memory
+from gnmt.nn.attention import AdditiveAttention, Memory
 from gnmt.nn.decoder import Decoder, DecoderState
 from gnmt.nn.encoder import Encoder
-from gnmt.nn.lstm import LockedDropout
+from gnmt.nn.lstm import SequenceDropout
+from gnmt.nn.norm import LayerNorm
 
 
 class GNMT(nn.Module):
@@ -21,30 +22,42 @@ class GNMT(nn.Module):
         super().__init__()
         self.config = config
         width = config.hidden_size
-        self.embedding = nn.Embedding(config.vocab_size, width)
-        # Tied rows have length about 1, fit for the softmax; the LSTM layers want inputs of about unit variance.
+        self.source_embedding = nn.Embedding(config.vocab_size, width)
+        self.target_embedding = (
+            self.source_embedding if config.share_embeddings else nn.Embedding(config.vocab_size, width)
+        )
+        # Tied rows have length about 1, fit for the softmax; the layers want inputs of about unit variance.
         self.embedding_scale = 0.5 * width**0.5 if config.tie_embeddings else 1.0
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, self.encoder.output_size)
-        self.output_dropout = LockedDropout(config.dropout)
-        self.output = nn.Linear(width, config.vocab_size)
+        self.output_dropout = SequenceDropout(config.dropout, config.hold_dropout_masks)
+        self.output = nn.Linear(self.decoder.output_size, config.vocab_size)
         if config.tie_embeddings:
-            self.output.weight = self.embedding.weight
+            self.output.weight = self.target_embedding.weight
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all weights: uniform in +-init_range; forget gates start open; tied embeddings normal with var 1/H."""
-        for name, parameter in self.named_parameters():
-            if "norm." in name or name.endswith("attention.g"):
-                continue
-            if parameter.dim() > 1 or name.endswith("attention.v"):
-                nn.init.uniform_(parameter, -self.config.init_range, self.config.init_range)
-            else:
-                nn.init.zeros_(parameter)
-                if "bias_ih" in name:
-                    nn.init.ones_(parameter.chunk(4)[1])
-        if self.config.tie_embeddings:
-            nn.init.normal_(self.embedding.weight, std=self.config.hidden_size**-0.5)
+        """Draw all parameters anew, as the configuration says.
+
+        Uniform in +-init_range (paper section 5.2), with `forget_bias` added to the forget gates' input biases. Not
+        the paper's: embeddings that are tied to the softmax are normal with variance 1/H; gains of normalisation start
+        at 1 and its biases at 0; the attention's g starts at 1/sqrt(H).
+        """
+        config = self.config
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -config.init_range, config.init_range)
+        for module in self.modules():
+            if isinstance(module, LayerNorm):
+                nn.init.ones_(module.gain)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, AdditiveAttention):
+                nn.init.constant_(module.g, config.hidden_size**-0.5)
+            elif isinstance(module, nn.LSTM):
+                with torch.no_grad():
+                    module.all_weights[0][2].chunk(4)[1].add_(config.forget_bias)
+        if config.tie_embeddings:
+            for embedding in (self.source_embedding, self.target_embedding):
+                nn.init.normal_(embedding.weight, std=config.hidden_size**-0.5)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
         """Encode sources once.
@@ -53,7 +66,7 @@ class GNMT(nn.Module):
             source: (S, B) int64 tokens, padded at the end of each column with any id.
             lengths: (B,) int64, each at least 1.
         """
-        values = self.encoder(self._embed(source), lengths).transpose(0, 1).contiguous()
+        values = self.encoder(self._embed(source, self.source_embedding), lengths).transpose(0, 1).contiguous()
         mask = torch.arange(source.shape[0], device=source.device) < lengths[:, None]
         return self.decoder.attention.memory(values, mask)
 
@@ -67,7 +80,7 @@ class GNMT(nn.Module):
             target_mask: (T, B) bool, True where a token is to be predicted.
         """
         memory = self.encode(source, lengths)
-        h = self.output_dropout(self.decoder(self._embed(target_input), memory))
+        h = self.output_dropout(self.decoder(self._embed(target_input, self.target_embedding), memory))
         return self.output(h[target_mask])
 
     def step(self, tokens: Tensor, state: DecoderState | None, memory: Memory) -> tuple[Tensor, DecoderState]:
@@ -81,9 +94,9 @@ class GNMT(nn.Module):
         Returns:
             log-probabilities (K, B, V) in float32 (nats) and the next state.
         """
-        h, state = self.decoder.step(self._embed(tokens), state, memory)
+        h, state = self.decoder.step(self._embed(tokens, self.target_embedding), state, memory)
         logits = self.output(h)
         return logits.to(torch.promote_types(torch.float32, logits.dtype)).log_softmax(dim=-1), state
 
-    def _embed(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.embedding.weight) * self.embedding_scale
+    def _embed(self, tokens: Tensor, embedding: nn.Embedding) -> Tensor:
+        return F.embedding(tokens, embedding.weight) * self.embedding_scale

@@ -1,17 +1,21 @@
-"""The residual recurrent stack: LSTM, shortcut, layer normalisation, dropout. Shapes: see `gnmt.nn`; N is any batch."""
+"""The residual recurrent stack: cell, shortcut, layer normalisation, dropout. Shapes: see `gnmt.nn`; N is any batch."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnmt.config import GNMTConfig
+from gnmt.nn.norm import LayerNorm
 
-class LSTMState(NamedTuple):
-    """Hidden and cell state of one layer, each (N, H)."""
+# What a layer carries from one time step to the next, each (N, H): hidden and cell state (LSTM), or the hidden state.
+LayerState = tuple[Tensor, ...]
 
-    hidden: Tensor
-    cell: Tensor
+_MODULES: dict[str, Callable[[int, int], nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+_SEQUENCE_KERNELS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn": torch.rnn_tanh}
+_STEP_KERNELS: dict[str, Any] = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
 
 
 def reversal_index(lengths: Tensor, size: int) -> Tensor:
@@ -30,37 +34,63 @@ def reversal_index(lengths: Tensor, size: int) -> Tensor:
     return (reversed_time * batch + torch.arange(batch, device=lengths.device)).flatten()
 
 
-class LockedDropout(nn.Module):
-    """Dropout with one mask for all time steps of a sequence (Gal and Ghahramani 2016, section 4).
+class SequenceDropout(nn.Module):
+    """Dropout of features, with one mask for all time steps of a sequence or with a fresh one at each.
 
-    Drawing one mask a sentence also costs T times fewer random numbers than drawing one a token.
+    One mask a sequence is the form of Gal and Ghahramani (2016, section 4); it also costs T times fewer random numbers.
+
+    Args:
+        probability: of dropping a feature.
+        held: whether the mask is held over time.
     """
 
-    def __init__(self, probability: float) -> None:
+    def __init__(self, probability: float, held: bool = True) -> None:
         super().__init__()
         self.probability = probability
+        self.held = held
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mask (T, B, H) over features, the same at every time step; identity when not training."""
+        """Mask (T, B, H) over features; identity when not training."""
         if not self.training or self.probability == 0.0:
             return x
+        if not self.held:
+            return F.dropout(x, self.probability)
         keep = 1.0 - self.probability
         return x * x.new_empty(x.shape[1:]).bernoulli_(keep).div_(keep)
 
 
-class LSTMLayer(nn.Module):
-    """One LSTM layer, in one direction or in both with their outputs concatenated.
+class RecurrentLayer(nn.Module):
+    """One recurrent layer, in one direction or in both with their outputs concatenated.
 
-    Whole sequences go through the fused kernel of `torch.nn.LSTM` unpacked: padding stands at the end, so that it
+    Whole sequences go through torch's fused kernels unpacked: padding stands at the end, so that it
     cannot reach a valid position of the forward direction, and the backward direction reads each row reversed within
     its own length. Sequences packed in torch's own way would fall back to one small product per time step on CPUs.
+
+    Args:
+        cell: `lstm`, `gru` or `rnn` (tanh).
+        input_size: width of the inputs.
+        hidden_size: H of each direction.
+        bidirectional: whether the layer reads in both directions.
+        recurrent_dropout: probability of dropping a recurrent weight, for a whole batch and all its time steps
+            (Merity et al. 2018, arXiv 1708.02182).
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bidirectional: bool = False) -> None:
+    def __init__(
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bidirectional: bool = False,
+        recurrent_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        self.cell = cell
+        self.hidden_size = hidden_size
         self.output_size = 2 * hidden_size if bidirectional else hidden_size
-        self.forward_lstm = nn.LSTM(input_size, hidden_size)
-        self.backward_lstm = nn.LSTM(input_size, hidden_size) if bidirectional else None
+        self.recurrent_dropout = recurrent_dropout
+        self.forward_rnn = _MODULES[cell](input_size, hidden_size)
+        self.backward_rnn = _MODULES[cell](input_size, hidden_size) if bidirectional else None
 
     def forward(self, x: Tensor, reversal: Tensor | None = None) -> Tensor:
         """Map (T, B, input) to (T, B, output) from a zero state.
@@ -69,80 +99,118 @@ class LSTMLayer(nn.Module):
             x: inputs, padding at the end of each row.
             reversal: `reversal_index` of the rows' lengths; only a bidirectional layer needs it.
         """
-        y, _ = self.forward_lstm(x)
-        if self.backward_lstm is None:
+        y = self._run(self.forward_rnn, x)
+        if self.backward_rnn is None:
             return y
         assert reversal is not None
-        z, _ = self.backward_lstm(x.flatten(0, 1).index_select(0, reversal).view_as(x))
+        z = self._run(self.backward_rnn, x.flatten(0, 1).index_select(0, reversal).view_as(x))
         z = z.flatten(0, 1).index_select(0, reversal).view_as(y)
         return torch.cat([y, z], dim=-1)
 
-    def step(self, x: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+    def _run(self, rnn: nn.RNNBase, x: Tensor) -> Tensor:
+        if not self._drops_weights:
+            return cast("Tensor", rnn(x)[0])
+        zeros = x.new_zeros(1, x.shape[1], self.hidden_size)
+        state = (zeros, zeros) if self.cell == "lstm" else zeros
+        output: Tensor = _SEQUENCE_KERNELS[self.cell](
+            x, state, self._drop(rnn), True, 1, 0.0, self.training, False, False
+        )[0]
+        return output
+
+    @property
+    def _drops_weights(self) -> bool:
+        return self.training and self.recurrent_dropout > 0.0
+
+    def _drop(self, rnn: nn.RNNBase) -> list[Tensor]:
+        weight_ih, weight_hh, *biases = rnn.all_weights[0]
+        return [weight_ih, F.dropout(weight_hh, self.recurrent_dropout), *biases]
+
+    def step_weights(self) -> list[Tensor]:
+        """The weights for `step`; while training, a call draws the mask of the recurrent weights anew."""
+        return self._drop(self.forward_rnn) if self._drops_weights else list(self.forward_rnn.all_weights[0])
+
+    def zero_state(self, like: Tensor, rows: int) -> LayerState:
+        """The state at the start, for `rows` rows, on the device and of the type of `like`."""
+        zeros = like.new_zeros(rows, self.hidden_size)
+        return (zeros, zeros) if self.cell == "lstm" else (zeros,)
+
+    def step(self, x: Tensor, state: LayerState, weights: list[Tensor]) -> tuple[Tensor, LayerState]:
         """One time step of a unidirectional layer.
 
         Args:
             x: (N, input).
-            state: (N, H) each.
+            state: of N rows.
+            weights: `step_weights`, the same ones for all steps of a sequence.
+
+        Returns:
+            outputs (N, H) and the next state.
         """
-        weight_ih, weight_hh, bias_ih, bias_hh = self.forward_lstm.all_weights[0]
-        gates = F.linear(x, weight_ih, bias_ih) + F.linear(state.hidden, weight_hh, bias_hh)
-        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
-        cell = forget_gate.sigmoid() * state.cell + input_gate.sigmoid() * candidate.tanh()
-        hidden = output_gate.sigmoid() * cell.tanh()
-        return hidden, LSTMState(hidden, cell)
+        if self.cell == "lstm":
+            hidden, cell = torch.lstm_cell(x, state, *weights)
+            return hidden, (hidden, cell)
+        hidden = _STEP_KERNELS[self.cell](x, *state, *weights)
+        return hidden, (hidden,)
 
 
-class ResidualLSTM(nn.Module):
-    """h' = LayerNorm(LSTM(dropout([h; context])) + shortcut(h)); the shortcut never sees the context.
+class ResidualLayer(nn.Module):
+    """h' = LayerNorm(f([dropout(h); context]) + shortcut(h)), f the recurrent layer; no context in the shortcut.
 
-    The residual connection is h_t^(l) = f(h_t^(l-1)) + h_t^(l-1), with a learned projection where the widths differ.
-    Deviation from the formula (h - mean) / (std + eps): torch's fused kernel has its eps under the root.
+    The shortcut is the identity where widths are equal, else nothing (`add`) or a learned projection (`project`).
+    Normalisation stands behind the sum, so that what enters the next layer, and its shortcut, is normalised.
 
     Args:
+        config: cell, shortcut, normalisation, dropout.
         input_size: width of h.
-        hidden_size: H of the LSTM.
+        hidden_size: H of the recurrent layer.
+        number: of the layer in its stack, from 1; shortcuts begin at `config.first_residual_layer`.
         context_size: width of the context concatenated to the input; 0 for none.
         bidirectional: whether the layer reads in both directions.
-        residual: whether there is a shortcut.
-        layer_norm: whether the sum is normalised.
-        dropout: probability for the LSTM's input.
     """
 
     def __init__(
         self,
+        config: GNMTConfig,
         input_size: int,
         hidden_size: int,
+        number: int,
         *,
         context_size: int = 0,
         bidirectional: bool = False,
-        residual: bool,
-        layer_norm: bool,
-        dropout: float,
     ) -> None:
         super().__init__()
-        self.dropout = LockedDropout(dropout)
-        self.lstm = LSTMLayer(input_size + context_size, hidden_size, bidirectional)
-        self.output_size = self.lstm.output_size
+        self.dropout = SequenceDropout(config.dropout, config.hold_dropout_masks)
+        self.rnn = RecurrentLayer(
+            config.cell,
+            input_size + context_size,
+            hidden_size,
+            bidirectional=bidirectional,
+            recurrent_dropout=config.recurrent_dropout,
+        )
+        self.output_size = self.rnn.output_size
         self.shortcut: nn.Module | None = None
-        if residual:
-            same_width = input_size == self.output_size
-            self.shortcut = nn.Identity() if same_width else nn.Linear(input_size, self.output_size, bias=False)
-        self.norm = nn.LayerNorm(self.output_size) if layer_norm else nn.Identity()
+        if config.shortcut != "none" and number >= config.first_residual_layer:
+            if input_size == self.output_size:
+                self.shortcut = nn.Identity()
+            elif config.shortcut == "project":
+                self.shortcut = nn.Linear(input_size, self.output_size, bias=False)
+        self.norm = LayerNorm(self.output_size) if config.layer_norm else nn.Identity()
 
     def forward(self, h: Tensor, context: Tensor | None = None, reversal: Tensor | None = None) -> Tensor:
         """Map (T, B, input) to (T, B, output); `context` is (T, B, context) and already dropped out."""
-        return self._combine(self.lstm(self._join(self.dropout(h), context), reversal), h)
+        return self.combine(self.rnn(join(self.dropout(h), context), reversal), h)
 
-    def step(self, h: Tensor, state: LSTMState, context: Tensor | None = None) -> tuple[Tensor, LSTMState]:
+    def step(self, h: Tensor, state: LayerState, context: Tensor | None = None) -> tuple[Tensor, LayerState]:
         """One time step without dropout: (N, input) to (N, output), with the layer's next state."""
-        y, state = self.lstm.step(self._join(h, context), state)
-        return self._combine(y, h), state
+        y, state = self.rnn.step(join(h, context), state, self.rnn.step_weights())
+        return self.combine(y, h), state
 
-    @staticmethod
-    def _join(h: Tensor, context: Tensor | None) -> Tensor:
-        return h if context is None else torch.cat([h, context], dim=-1)
-
-    def _combine(self, y: Tensor, h: Tensor) -> Tensor:
+    def combine(self, y: Tensor, h: Tensor) -> Tensor:
+        """Shortcut and normalisation: the recurrent layer's output y (..., output) for its input h (..., input)."""
         if self.shortcut is not None:
             y = y + self.shortcut(h)
-        return self.norm(y)
+        return cast("Tensor", self.norm(y))
+
+
+def join(h: Tensor, context: Tensor | None) -> Tensor:
+    """The input of a recurrent layer: h and, if there is one, the context behind it, along the features."""
+    return h if context is None else torch.cat([h, context], dim=-1)

@@ -72,7 +72,8 @@ def test_hypotheses_of_a_sentence_share_its_memory(network):
         torch.testing.assert_close(together[k], alone[0])
     # Selecting rows (k, b) = (1, 2) and (0, 0) moves states and attention with their hypotheses.
     rows = state.select(torch.tensor([1 * 3 + 2, 0]))
-    assert torch.equal(rows.hidden[:, 0], state.hidden[:, 5])
+    for layer, selected in zip(state.layers, rows.layers, strict=True):
+        assert all(torch.equal(old[5], new[0]) for old, new in zip(layer, selected, strict=True))
     assert torch.equal(rows.attention[1], state.attention[0])
 
 

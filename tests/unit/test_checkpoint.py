@@ -19,7 +19,7 @@ def test_round_trip_keeps_weights_vocabulary_and_languages(model, tmp_path):
             assert torch.equal(again.network.state_dict()[name], tensor)
         assert again.tokenizer.model == model.tokenizer.model
         assert (again.source_lang, again.target_lang) == ("en", "de")
-        assert again.network.output.weight is again.network.embedding.weight
+        assert again.network.output.weight is again.network.target_embedding.weight
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["model"]
 
 

@@ -21,7 +21,7 @@ from gnmt.training.cli import build
         (SearchConfig, {"length_penalty": -1}, "length_penalty"),
         (CorpusConfig, {"path": " "}, "empty corpus path"),
         (CorpusConfig, {"path": "x", "source_column": "a"}, "both or neither"),
-        (TokenizerConfig, {"model_type": "word"}, "'unigram' or 'bpe'"),
+        (TokenizerConfig, {"model_type": "word"}, "expected one of unigram, bpe"),
         (BatchConfig, {"tokens_per_batch": 10}, "tokens_per_batch 10 with max_length 150"),
         (OptimizerConfig, {"betas": (0.9, 1.0)}, "betas"),
         (OptimizerConfig, {"learning_rate": float("nan")}, "learning_rate is nan"),

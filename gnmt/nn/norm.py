@@ -1,0 +1,64 @@
+"""Layer normalisation as the project's founding texts write it. Shapes: see `gnmt.nn`."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Under the root of torch's kernel, so that a row of equal features gives 0 and not NaN; far below any variance.
+_TINY = 1e-30
+
+
+class _Normalise(torch.autograd.Function):
+    """gain * (x - mean) / (std + eps) + bias through torch's kernels, which know only 1 / sqrt(variance + eps).
+
+    With d = std + eps, the forward pass scales the kernel's result by std / d. The gradient for x is
+    (1/d) [g' - mean(g') - (x - mean) mean(g' (x - mean)) / (std d)] with g' = gain * g; the kernel computes
+    r [g' - mean(g') - r^2 (x - mean) mean(g' (x - mean))] from any r. r = 1 / sqrt(std d) and a gradient scaled by
+    sqrt(std / d) make the two equal, for the gain too.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+        scaled, mean, reciprocal_std = torch.native_layer_norm(x, x.shape[-1:], gain, None, _TINY)
+        std = reciprocal_std.reciprocal()
+        ctx.save_for_backward(x, gain, mean, std)
+        ctx.eps = eps
+        return torch.addcmul(bias.to(x.dtype), scaled, (std / (std + eps)).to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, gain, mean, std = ctx.saved_tensors
+        widened = std + ctx.eps
+        x_grad, gain_grad, _ = torch.ops.aten.native_layer_norm_backward(
+            grad * (std / widened).sqrt().to(grad.dtype),
+            x,
+            x.shape[-1:],
+            mean,
+            (std * widened).rsqrt(),
+            gain,
+            None,
+            [True, True, False],
+        )
+        return x_grad, gain_grad, grad.flatten(0, -2).sum(0, dtype=gain.dtype), None
+
+
+class LayerNorm(nn.Module):
+    """(h - mean) / (std + eps) * gain + bias over the features of each position (Ba et al. 2016, arXiv 1607.06450).
+
+    It knows nothing of the batch or of other time steps, so training and decoding compute the same.
+
+    Args:
+        size: number of features.
+        eps: added to the standard deviation, not to the variance.
+    """
+
+    def __init__(self, size: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (..., size) over its last dimension."""
+        return _Normalise.apply(x, self.gain, self.bias, self.eps)
