@@ -1,5 +1,6 @@
 """The residual recurrent stack: cell, shortcut, layer normalisation, dropout. Shapes: see `gnmt.nn`; N is any batch."""
 
+import os
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,6 +17,14 @@ LayerState = tuple[Tensor, ...]
 _MODULES: dict[str, Callable[[int, int], nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 _SEQUENCE_KERNELS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn": torch.rnn_tanh}
 _STEP_KERNELS: dict[str, Any] = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
+
+
+def keep_compiled_kernels() -> None:
+    """Enlarge oneDNN's cache of compiled kernels, unless the user set its size; call it before the first product.
+
+    Kernels are compiled anew for each shape of a batch, and by its own default oneDNN forgets them within an epoch.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
 
 def reversal_index(lengths: Tensor, size: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from gnmt.checkpoint import load_model, save_model
 from gnmt.data.bitext import hide_progress_bars
 from gnmt.errors import DataError
 from gnmt.metrics import Scores
+from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.training.card import model_card
 from gnmt.training.cli import TrainingCLI, build
 
@@ -31,8 +31,7 @@ def train(arguments: list[str]) -> Scores | None:
         FloatingPointError: the training diverged.
         KeyboardInterrupt: it was interrupted, and `last.ckpt` is written.
     """
-    # oneDNN compiles its kernels anew for each shape of a batch, and its own default forgets them within an epoch.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
+    keep_compiled_kernels()
     cli = build(arguments)
     with contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
         _log_summary(cli)

@@ -1,0 +1,1 @@
+"""The depth study: what depth, shortcuts and normalisation do to gradients and to learning, measured."""

@@ -1,0 +1,60 @@
+"""`python -m gnmt.study`: run or continue the depth study, and write its tables, plots and report."""
+
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+from pathlib import Path
+
+from gnmt.config import CorpusConfig
+from gnmt.data.bitext import hide_progress_bars
+from gnmt.errors import run_program
+from gnmt.study.runner import run_study
+from gnmt.study.settings import StudyConfig
+
+_CORPUS = "data/home_assistant/en-de/{}.{{lang}}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gnmt.study", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true", help="a small version in under 3 minutes")
+    parser.add_argument("--output", type=Path, help="folder for results (default: runs/study, runs/study-quick)")
+    parser.add_argument("--train", default=_CORPUS.format("train"), help="training corpus (default: %(default)s)")
+    parser.add_argument("--validation", default=_CORPUS.format("validation"), help="(default: %(default)s)")
+    parser.add_argument("--source-lang", default="en", help="(default: %(default)s)")
+    parser.add_argument("--target-lang", default="de", help="(default: %(default)s)")
+    parser.add_argument("--cells", nargs="+", choices=("rnn", "gru", "lstm"), help="(default: rnn lstm)")
+    parser.add_argument("--depths", nargs="+", type=int, help="layers on each side (default: 1 2 4 6 8 12)")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count(), help="trainings at a time (default: %(default)s)"
+    )
+    return parser
+
+
+def _config(options: argparse.Namespace) -> StudyConfig:
+    config = StudyConfig(
+        train=CorpusConfig(options.train),
+        validation=CorpusConfig(options.validation),
+        source_lang=options.source_lang,
+        target_lang=options.target_lang,
+    )
+    if options.quick:
+        config = config.quick()
+    return dataclasses.replace(
+        config, cells=tuple(options.cells or config.cells), depths=tuple(options.depths or config.depths)
+    )
+
+
+def main() -> int:
+    """Run the command line."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    hide_progress_bars()
+    options = _parser().parse_args()
+    folder = options.output or Path("runs") / ("study-quick" if options.quick else "study")
+    run_study(_config(options), folder, options.workers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
