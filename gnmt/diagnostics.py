@@ -1,11 +1,13 @@
-"""Gradient flow by layers: which parameters belong to which layer, and norms of what they hold."""
+"""Gradient flow by layers: which parameters belong to which layer, norms of what they hold, and their picture."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from gnmt.files import new_file
 from gnmt.nn.gnmt import GNMT
 
 SIDES = ("encoder", "decoder")
@@ -44,3 +46,36 @@ def gradients(groups: Mapping[str, Sequence[nn.Parameter]]) -> dict[str, list[Te
     return {
         name: [parameter.grad for parameter in group if parameter.grad is not None] for name, group in groups.items()
     }
+
+
+def plot_gradient_flow(history: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Draw gradient norms and update-to-weight ratios of all layers over a training, as a PNG.
+
+    Args:
+        history: one mapping for each measured step, with `step`, `clipped_share`, `grad_norm/<layer>` and
+            `update_ratio/<layer>`.
+        path: of the picture; it appears only when it is whole.
+    """
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(12, 9), layout="constrained")
+    axes = figure.subplots(3, 2)
+    steps = [row["step"] for row in history]
+    for column, side in enumerate(SIDES):
+        names = [name for name in history[-1] if name.startswith(f"grad_norm/{side}_")]
+        for row, quantity in enumerate(("grad_norm", "update_ratio")):
+            axis = axes[row, column]
+            for number, name in enumerate(names, start=1):
+                values = [entry[name.replace("grad_norm", quantity)] for entry in history]
+                color = matplotlib.colormaps["viridis"](number / len(names))
+                axis.plot(steps, values, color=color, label=f"layer {number}")
+            axis.set(title=f"{side}: {quantity.replace('_', ' ')}", yscale="log", xlabel="update")
+        axes[0, column].legend(fontsize="x-small", ncols=2)
+    for name in ("encoder", "decoder", "attention", "embedding", "output"):
+        axes[2, 0].plot(steps, [row[f"grad_norm/{name}"] for row in history], label=name)
+    axes[2, 0].set(title="gradient norm by part", yscale="log", xlabel="update")
+    axes[2, 0].legend(fontsize="x-small")
+    axes[2, 1].plot(steps, [row["clipped_share"] for row in history])
+    axes[2, 1].set(title="share of clipped updates", ylim=(-0.05, 1.05), xlabel="update")
+    with new_file(path) as partial:
+        figure.savefig(partial, format="png", dpi=100)

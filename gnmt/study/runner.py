@@ -3,6 +3,7 @@
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 import multiprocessing
@@ -18,9 +19,11 @@ import torch
 from gnmt.data.bitext import hide_progress_bars
 from gnmt.errors import ConfigError
 from gnmt.files import new_file
+from gnmt.nn.gnmt import GNMT
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.study.corpus import Corpus
 from gnmt.study.cost import measure
+from gnmt.study.probe import probe_layers
 from gnmt.study.settings import Run, Stack, StudyConfig
 from gnmt.study.training import train
 
@@ -86,7 +89,17 @@ def run_study(config: StudyConfig, folder: Path, workers: int) -> Results:
         if cost_key(stack) not in results.records:
             logger.info("time and memory %d/%d", number, len(stacks))
             results.add(cost_key(stack), measure(stack, config.vocab_size))
+    _probe_projections(config, corpus, results)
     return results
+
+
+def _probe_projections(config: StudyConfig, corpus: Corpus, results: Results) -> None:
+    for cell, shortcut in itertools.product(config.cells, ("none", "add", "project")):
+        key = f"projection {cell} {shortcut}"
+        if key not in results.records:
+            torch.manual_seed(config.seeds[0])
+            network = GNMT(config.alternating(cell, shortcut))
+            results.add(key, dict(probe_layers(network, corpus.validation[0])))
 
 
 def cost_key(stack: Stack) -> str:

@@ -111,7 +111,7 @@ class StudyConfig:
     validation_batches: int = 100
     learning_rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
     search_updates: int = 100
-    updates: int = 600
+    updates: int = 500
     side_updates: int = 250
     seeds: tuple[int, ...] = (1, 2, 3)
     side_depth: int = 8
@@ -151,6 +151,17 @@ class StudyConfig:
     def wide_stack(self, cell: str) -> Stack:
         """A quarter of the layers, twice as wide: the same number of multiplications in the stack."""
         return Stack(cell, "plain", max(1, self.side_depth // 4), 2 * self.width)
+
+    def alternating(self, cell: str, shortcut: str) -> GNMTConfig:
+        """A network of `side_depth` layers, every second one narrower, so that no shortcut can be the identity."""
+        sizes = tuple(self.width if number % 2 == 0 else self.width * 3 // 4 for number in range(self.side_depth))
+        plain = Stack(cell, "plain", self.side_depth, self.width).network(self.vocab_size)
+        return dataclasses.replace(
+            plain,
+            shortcut=shortcut,
+            encoder_layer_sizes=sizes[::-1],
+            decoder_layer_sizes=sizes[::-1],
+        )
 
     def searches(self) -> list[Run]:
         """Each stack with each learning rate."""

@@ -18,6 +18,7 @@ from gnmt.checkpoint import load_model
 from gnmt.errors import CheckpointError, ConfigError
 from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
 from gnmt.training.data import TranslationData
+from gnmt.training.diagnostics import Diagnostics
 from gnmt.training.task import TranslationTask
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
@@ -30,6 +31,7 @@ _BEFORE_FIRST_CHECKPOINT = {
     "tokenizer.model",
     "checkpoints",
     "validation",
+    "gradient_flow.png",
 }
 
 
@@ -53,6 +55,7 @@ class TrainingCLI(LightningCLI):
                 "early_stopping.check_on_train_epoch_end": False,  # a resumed epoch may end without a validation
             }
         )
+        parser.add_lightning_class_args(Diagnostics, "diagnostics")
         parser.link_arguments("model.network.vocab_size", "data.vocab_size")
         parser.link_arguments("seed_everything", "data.seed")
 

@@ -59,6 +59,7 @@ class TranslationTask(L.LightningModule):
         self.num_samples = num_samples
         self.test_scores: Scores | None = None
         self._loss_sums: list[LossSums] = []
+        self._clipped, self._updates = torch.zeros(()), 0
 
     @property
     def translation_data(self) -> TranslationData:
@@ -105,8 +106,17 @@ class TranslationTask(L.LightningModule):
         """Clip by the global norm, which is logged; Lightning's own way refuses fused optimizers."""
         if gradient_clip_algorithm not in (None, "norm"):
             raise ConfigError(f"gradient_clip_algorithm {gradient_clip_algorithm!r}, expected 'norm'")
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val or math.inf)
+        limit = gradient_clip_val or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), limit)
         self.log("grad_norm", norm)
+        self._clipped = self._clipped + (norm > limit)  # a tensor: counting waits for no device
+        self._updates += 1
+
+    def take_clipped_share(self) -> float:
+        """Share of the updates since the last call whose gradient was clipped."""
+        share = float(self._clipped) / max(1, self._updates)
+        self._clipped, self._updates = torch.zeros(()), 0
+        return share
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Loss of a batch, in nats per token of the global batch."""

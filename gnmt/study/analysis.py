@@ -1,0 +1,208 @@
+"""From the records of a study to the numbers that are reported; means and standard errors are over seeds."""
+
+import csv
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gnmt.files import new_file
+from gnmt.study.runner import Results, best_rates, cost_key
+from gnmt.study.settings import Run, Stack, StudyConfig
+
+# A learning rate counts as stable if its trial ends within so many nats of the stack's best trial.
+STABLE_MARGIN = 0.3
+
+
+class Mean(NamedTuple):
+    """A mean over seeds with its standard error (0 for one seed)."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Mean":
+        """Of some measurements."""
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+        return cls(statistics.fmean(values), error)
+
+    def below(self, other: "Mean") -> bool:
+        """Whether it is lower than another one by more than two standard errors of the difference."""
+        return other.value - self.value > 2 * math.hypot(self.error, other.error)
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ± {self.error:.2f}"
+
+
+class Fit(NamedTuple):
+    """log y = a + x log(factor): the factor per unit of x, and the share of the variance that the line explains."""
+
+    factor: float
+    r_squared: float
+
+    @classmethod
+    def of(cls, x: Sequence[float], y: Sequence[float]) -> "Fit":
+        """Least squares; zeros count as the smallest float32."""
+        logs = np.log(np.maximum(y, 1e-38))
+        slope, intercept = np.polyfit(x, logs, 1)
+        residual = logs - (slope * np.asarray(x) + intercept)
+        variance = logs.var()
+        return cls(float(np.exp(slope)), float(1 - residual.var() / variance) if variance else 1.0)
+
+
+class Analysis:
+    """Everything that tables, plots and claims ask for.
+
+    Args:
+        config: of the study.
+        results: all of them.
+    """
+
+    def __init__(self, config: StudyConfig, results: Results) -> None:
+        self.config = config
+        self._records = results.records
+        self.best_rates = best_rates(config, results)
+
+    def finals(self, stack: Stack) -> list[dict[str, Any]]:
+        """The records of a stack's final trainings, one for each seed."""
+        return [self._records[run.key] for run in self.config.finals(self.best_rates) if run.stack == stack]
+
+    def stack(self, cell: str, variant: str, depth: int) -> Stack:
+        """A stack of the grid; with one layer `residual` is `plain`."""
+        return Stack(cell, "plain" if (variant, depth) == ("residual", 1) else variant, depth, self.config.width)
+
+    def loss(self, stack: Stack) -> Mean:
+        """Validation loss of the final trainings, nats per token."""
+        return Mean.of([record["validation_loss"] for record in self.finals(stack)])
+
+    def trials(self, stack: Stack) -> dict[float, float]:
+        """Validation loss of the search by learning rate."""
+        runs = [run for run in self.config.searches() if run.stack == stack]
+        return {run.learning_rate: self._records[run.key]["validation_loss"] for run in runs}
+
+    def highest_stable_rate(self, stack: Stack) -> float:
+        """The highest rate tried whose loss is within `STABLE_MARGIN` of the best."""
+        trials = self.trials(stack)
+        return max(rate for rate, loss in trials.items() if loss <= min(trials.values()) + STABLE_MARGIN)
+
+    def layer_values(self, stack: Stack, when: str, name: str) -> list[float]:
+        """Geometric mean over seeds of what `probe_layers` found, lowest layer first; of seeds that did not diverge."""
+        found = [record[when][name] for record in self.finals(stack) if when in record]
+        return [
+            math.exp(statistics.fmean(math.log(max(x, 1e-38)) for x in values)) for values in zip(*found, strict=True)
+        ]
+
+    def gamma(self, stack: Stack, when: str, side: str = "encoder") -> Fit | None:
+        """The factor by which a layer changes the gradient norm that passes down through it; None below 2 layers."""
+        norms = self.layer_values(stack, when, f"{side}_gradient")
+        return Fit.of(range(len(norms)), norms[::-1]) if len(norms) > 1 else None
+
+    def time_decay(self, cell: str, when: str) -> Fit | None:
+        """The factor by which a single plain layer changes a gradient that goes back one time step."""
+        depth = min(self.config.depths)
+        norms = self.layer_values(self.stack(cell, "plain", depth), when, "time_gradient")
+        return Fit.of(range(len(norms)), norms) if len(norms) > 1 else None
+
+    def clipped_share(self, stack: Stack) -> float:
+        """Mean share of clipped updates in the final trainings."""
+        return statistics.fmean(record["clipped_share"] for record in self.finals(stack))
+
+    def cost(self, stack: Stack) -> dict[str, float] | None:
+        """Time, memory and parameters of an update, if they were measured for this stack."""
+        return self._records.get(cost_key(stack))
+
+    def sides(self, stage: str) -> list[tuple[Run, dict[str, Any]]]:
+        """The trainings on `initialisation` or `clipping`, with their records."""
+        return [(run, self._records[run.key]) for run in self.config.sides(self.best_rates) if run.stage == stage]
+
+    def projection(self, cell: str) -> dict[str, Fit]:
+        """By kind of shortcut, the factor per layer at the start in a stack whose widths alternate."""
+        found = {}
+        for shortcut in ("none", "add", "project"):
+            norms = self._records[f"projection {cell} {shortcut}"]["encoder_gradient"]
+            found[shortcut] = Fit.of(range(len(norms)), norms[::-1])
+        return found
+
+
+def write_tables(analysis: Analysis, folder: Path) -> None:
+    """Write `stacks.csv`, `layers.csv`, `trials.csv` and `sides.csv`."""
+    stacks = list(analysis.best_rates)
+    _write(folder / "stacks.csv", [_stack_row(analysis, stack) for stack in stacks])
+    _write(folder / "layers.csv", [row for stack in stacks for row in _layer_rows(analysis, stack)])
+    trials = [
+        {**_name(stack), "learning_rate": rate, "validation_loss": loss}
+        for stack in stacks
+        for rate, loss in analysis.trials(stack).items()
+    ]
+    _write(folder / "trials.csv", trials)
+    sides = [
+        {
+            "stage": stage,
+            **_name(run.stack),
+            "init_range": run.stack.init_range,
+            "clip_norm": run.clip_norm,
+            "learning_rate": run.learning_rate,
+            "validation_loss": record["validation_loss"],
+            "diverged": record["diverged"],
+            "clipped_share": record["clipped_share"],
+        }
+        for stage in ("initialisation", "clipping")
+        for run, record in analysis.sides(stage)
+    ]
+    _write(folder / "sides.csv", sides)
+
+
+def _name(stack: Stack) -> dict[str, Any]:
+    return {"cell": stack.cell, "variant": stack.variant, "depth": stack.depth, "width": stack.width}
+
+
+def _stack_row(analysis: Analysis, stack: Stack) -> dict[str, Any]:
+    loss, cost = analysis.loss(stack), analysis.cost(stack) or {}
+    row: dict[str, Any] = {
+        **_name(stack),
+        "learning_rate": analysis.best_rates[stack],
+        "highest_stable_rate": analysis.highest_stable_rate(stack),
+        "validation_loss": loss.value,
+        "standard_error": loss.error,
+        "diverged": sum(record["diverged"] for record in analysis.finals(stack)),
+        "clipped_share": analysis.clipped_share(stack),
+    }
+    for side in ("encoder", "decoder"):
+        for when in ("start", "end"):
+            fit = analysis.gamma(stack, when, side)
+            row[f"gamma_{side}_{when}"] = fit.factor if fit else ""
+    return row | {name: cost.get(name, "") for name in ("milliseconds", "mebibytes", "parameters")}
+
+
+def _layer_rows(analysis: Analysis, stack: Stack) -> list[dict[str, Any]]:
+    rows = []
+    for seed, record in zip(analysis.config.seeds, analysis.finals(stack), strict=True):
+        for when, later in (("start", "start"), ("end", "later")):
+            if when not in record or later not in record["gradients"]:
+                continue
+            for side in ("encoder", "decoder"):
+                for number in range(1, stack.depth + 1):
+                    rows.append(
+                        {
+                            **_name(stack),
+                            "seed": seed,
+                            "when": when,
+                            "side": side,
+                            "layer": number,
+                            "output_gradient": record[when][f"{side}_gradient"][number - 1],
+                            "output_spread": record[when][f"{side}_spread"][number - 1],
+                            "parameter_gradient": math.exp(record["gradients"][later][f"{side}_{number}"]),
+                        }
+                    )
+    return rows
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    with new_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
