@@ -32,7 +32,7 @@ def layer_parameters(network: GNMT) -> dict[str, list[nn.Parameter]]:
 
 def norms(groups: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
     """The Euclidean norm over all tensors of each group, with `encoder` and `decoder` over their layers together."""
-    tensors = [tensor for group in groups.values() for tensor in group]
+    tensors = [tensor.detach() for group in groups.values() for tensor in group]
     squares = torch.stack(torch._foreach_norm(tensors)).double().square().cpu()
     parts = squares.split([len(group) for group in groups.values()])
     sums = {name: float(part.sum()) for name, part in zip(groups, parts, strict=True)}

@@ -1,11 +1,14 @@
 """Files and folders that appear under their name only when they are whole."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from gnmt.errors import ConfigError
 
 
 @contextlib.contextmanager
@@ -20,6 +23,22 @@ def new_file(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
+
+    Raises:
+        ConfigError: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder} is in use by another process; wait for it or name another folder") from None
+        yield
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 # Under the root of torch's kernel, so that a row of equal features gives 0 and not NaN; far below any variance.
 _TINY = 1e-30
@@ -15,7 +16,8 @@ class _Normalise(torch.autograd.Function):
     With d = std + eps, the forward pass scales the kernel's result by std / d. The gradient for x is
     (1/d) [g' - mean(g') - (x - mean) mean(g' (x - mean)) / (std d)] with g' = gain * g; the kernel computes
     r [g' - mean(g') - r^2 (x - mean) mean(g' (x - mean))] from any r. r = 1 / sqrt(std d) and a gradient scaled by
-    sqrt(std / d) make the two equal, for the gain too.
+    sqrt(std / d) make the two equal, for the gain too. The kernel gets x - mean and the mean 0, because r is huge for
+    rows of nearly equal features and would multiply the rounding of a difference that the kernel takes itself.
     """
 
     @staticmethod
@@ -27,20 +29,21 @@ class _Normalise(torch.autograd.Function):
         return torch.addcmul(bias.to(x.dtype), scaled, (std / (std + eps)).to(x.dtype))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         x, gain, mean, std = ctx.saved_tensors
         widened = std + ctx.eps
         x_grad, gain_grad, _ = torch.ops.aten.native_layer_norm_backward(
             grad * (std / widened).sqrt().to(grad.dtype),
-            x,
+            (x - mean).to(x.dtype),
             x.shape[-1:],
-            mean,
+            torch.zeros_like(mean),
             (std * widened).rsqrt(),
             gain,
             None,
             [True, True, False],
         )
-        return x_grad, gain_grad, grad.flatten(0, -2).sum(0, dtype=gain.dtype), None
+        return x_grad, gain_grad, grad.reshape(-1, x.shape[-1]).sum(0, dtype=gain.dtype), None
 
 
 class LayerNorm(nn.Module):
@@ -60,5 +63,6 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (..., size) over its last dimension."""
-        return _Normalise.apply(x, self.gain, self.bias, self.eps)
+        """Normalise (..., size) over its last dimension, in the type of x whatever autocast prefers."""
+        with torch.autocast(x.device.type, enabled=False):
+            return _Normalise.apply(x, self.gain, self.bias, self.eps)

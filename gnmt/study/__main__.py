@@ -10,6 +10,8 @@ from pathlib import Path
 from gnmt.config import CorpusConfig
 from gnmt.data.bitext import hide_progress_bars
 from gnmt.errors import run_program
+from gnmt.files import locked
+from gnmt.study.report import write_report
 from gnmt.study.runner import run_study
 from gnmt.study.settings import StudyConfig
 
@@ -52,7 +54,11 @@ def main() -> int:
     hide_progress_bars()
     options = _parser().parse_args()
     folder = options.output or Path("runs") / ("study-quick" if options.quick else "study")
-    run_study(_config(options), folder, options.workers)
+    config = _config(options)
+    with locked(folder):
+        results = run_study(config, folder, options.workers)
+        write_report(config, results, folder, " ".join(["python -m gnmt.study", *sys.argv[1:]]))
+    print(folder / "report.md")
     return 0
 
 

@@ -118,13 +118,10 @@ class Analysis:
         """The trainings on `initialisation` or `clipping`, with their records."""
         return [(run, self._records[run.key]) for run in self.config.sides(self.best_rates) if run.stage == stage]
 
-    def projection(self, cell: str) -> dict[str, Fit]:
-        """By kind of shortcut, the factor per layer at the start in a stack whose widths alternate."""
-        found = {}
-        for shortcut in ("none", "add", "project"):
-            norms = self._records[f"projection {cell} {shortcut}"]["encoder_gradient"]
-            found[shortcut] = Fit.of(range(len(norms)), norms[::-1])
-        return found
+    def untrained(self, cell: str, name: str) -> Fit:
+        """The factor per layer before training, of one of `StudyConfig.untrained`."""
+        norms = self._records[f"start {cell} {name}"]["encoder_gradient"]
+        return Fit.of(range(len(norms)), norms[::-1])
 
 
 def write_tables(analysis: Analysis, folder: Path) -> None:

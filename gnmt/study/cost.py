@@ -1,4 +1,4 @@
-"""Time and memory of one update of a stack, each in a process of its own."""
+"""Time and memory of training updates, each network in a process of its own."""
 
 import concurrent.futures
 import multiprocessing
@@ -10,32 +10,43 @@ from typing import Any
 
 import torch
 
-from gnmt.config import OptimizerConfig
+from gnmt.config import GNMTConfig, OptimizerConfig
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import cross_entropy
 from gnmt.optim import build_optimizer
-from gnmt.study.settings import Stack
 
-_STEPS, _ROWS, _REPEATS, _WARM_UP = 16, 32, 9, 3
+_REPEATS, _WARM_UP = 9, 3
 
 
-def measure(stack: Stack, vocab_size: int) -> dict[str, Any]:
-    """Median milliseconds of an update of 32 sentences of 16 tokens, and the process' peak memory beyond its start."""
+def measure(network: GNMTConfig, steps: int = 16, rows: int = 32, bfloat16: bool = False) -> dict[str, Any]:
+    """Time and memory of training updates in a new process.
+
+    Args:
+        network: what is trained.
+        steps: tokens of each source and of each target.
+        rows: sentences of a batch.
+        bfloat16: whether products are in bfloat16.
+
+    Returns:
+        `milliseconds` of an update (median), `mebibytes` of resident memory at the peak beyond what the program had
+        before it built the network, and the number of `parameters`.
+    """
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(_measure_here, stack, vocab_size).result()
+        return executor.submit(_measure_here, network, steps, rows, bfloat16).result()
 
 
-def _measure_here(stack: Stack, vocab_size: int) -> dict[str, Any]:
+def _measure_here(config: GNMTConfig, steps: int, rows: int, bfloat16: bool) -> dict[str, Any]:
     before = _peak_mebibytes()
-    network = GNMT(stack.network(vocab_size))
+    network = GNMT(config)
     optimizer, _ = build_optimizer(network, OptimizerConfig(), total_steps=1000)
-    source, target = torch.randint(4, vocab_size, (2, _STEPS, _ROWS))
-    lengths, mask = torch.full((_ROWS,), _STEPS), torch.ones(_STEPS, _ROWS, dtype=torch.bool)
+    source, target = torch.randint(4, config.vocab_size, (2, steps, rows))
+    lengths, mask = torch.full((rows,), steps), torch.ones(steps, rows, dtype=torch.bool)
     times = []
     for _ in range(_WARM_UP + _REPEATS):
         start = time.perf_counter()
-        sums = cross_entropy(network(source, lengths, target, mask), target.flatten(), 0.0)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            sums = cross_entropy(network(source, lengths, target, mask), target.flatten(), 0.0)
         (sums.smoothed / sums.tokens).backward()
         optimizer.step()
         optimizer.zero_grad()

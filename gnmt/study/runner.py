@@ -3,7 +3,6 @@
 import concurrent.futures
 import dataclasses
 import functools
-import itertools
 import json
 import logging
 import multiprocessing
@@ -88,18 +87,16 @@ def run_study(config: StudyConfig, folder: Path, workers: int) -> Results:
     for number, stack in enumerate(stacks, start=1):
         if cost_key(stack) not in results.records:
             logger.info("time and memory %d/%d", number, len(stacks))
-            results.add(cost_key(stack), measure(stack, config.vocab_size))
-    _probe_projections(config, corpus, results)
+            results.add(cost_key(stack), measure(stack.network(config.vocab_size)))
+    _probe_untrained(config, corpus, results)
     return results
 
 
-def _probe_projections(config: StudyConfig, corpus: Corpus, results: Results) -> None:
-    for cell, shortcut in itertools.product(config.cells, ("none", "add", "project")):
-        key = f"projection {cell} {shortcut}"
+def _probe_untrained(config: StudyConfig, corpus: Corpus, results: Results) -> None:
+    for key, network in config.untrained().items():
         if key not in results.records:
             torch.manual_seed(config.seeds[0])
-            network = GNMT(config.alternating(cell, shortcut))
-            results.add(key, dict(probe_layers(network, corpus.validation[0])))
+            results.add(key, dict(probe_layers(GNMT(network), corpus.validation[0])))
 
 
 def cost_key(stack: Stack) -> str:

@@ -152,16 +152,22 @@ class StudyConfig:
         """A quarter of the layers, twice as wide: the same number of multiplications in the stack."""
         return Stack(cell, "plain", max(1, self.side_depth // 4), 2 * self.width)
 
-    def alternating(self, cell: str, shortcut: str) -> GNMTConfig:
-        """A network of `side_depth` layers, every second one narrower, so that no shortcut can be the identity."""
-        sizes = tuple(self.width if number % 2 == 0 else self.width * 3 // 4 for number in range(self.side_depth))
-        plain = Stack(cell, "plain", self.side_depth, self.width).network(self.vocab_size)
-        return dataclasses.replace(
-            plain,
-            shortcut=shortcut,
-            encoder_layer_sizes=sizes[::-1],
-            decoder_layer_sizes=sizes[::-1],
-        )
+    def untrained(self) -> dict[str, GNMTConfig]:
+        """Networks of `side_depth` layers whose gradient is followed at the start only, by the name of the result.
+
+        Plain stacks with each initialisation, and each kind of shortcut where every second layer is narrower.
+        """
+        sizes = [self.width * (3 if number % 2 else 4) // 4 for number in range(self.side_depth)][::-1]
+        found = {}
+        for cell in self.cells:
+            plain = Stack(cell, "plain", self.side_depth, self.width).network(self.vocab_size)
+            for init_range in self.init_ranges:
+                found[f"start {cell} {init_range:g}"] = dataclasses.replace(plain, init_range=init_range)
+            for shortcut in ("none", "add", "project"):
+                found[f"start {cell} {shortcut}"] = dataclasses.replace(
+                    plain, shortcut=shortcut, encoder_layer_sizes=tuple(sizes), decoder_layer_sizes=tuple(sizes)
+                )
+        return found
 
     def searches(self) -> list[Run]:
         """Each stack with each learning rate."""

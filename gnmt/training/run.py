@@ -75,13 +75,15 @@ def _finish(cli: TrainingCLI) -> Scores | None:
 def _log_summary(cli: TrainingCLI) -> None:
     config = cli.model.network.config
     logger.info(
-        "GNMT with %d encoder layers (%d bidirectional) and %d decoder layers of width %d, shortcuts from layer %d, "
-        "additive attention, vocabulary %d, %.1f million parameters, precision %s, run folder %s",
+        "GNMT with %d encoder layers (%d bidirectional) and %d decoder layers, cell %s, width %d, wiring %s, "
+        "%s attention, vocabulary %d, %.1f million parameters, precision %s, run folder %s",
         config.num_encoder_layers,
         config.num_bidirectional_layers,
         config.num_decoder_layers,
+        config.cell,
         config.hidden_size,
-        config.first_residual_layer,
+        config.wiring,
+        config.attention,
         config.vocab_size,
         sum(parameter.numel() for parameter in cli.model.network.parameters()) / 1e6,
         cli.trainer.precision,

@@ -156,7 +156,10 @@ def test_a_run_leaves_everything_a_run_should(train, corpus, run):
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
     header = (folder / "metrics.csv").read_text().splitlines()[0].split(",")
     logged = {"train/loss", "train/tokens_per_second", "val/loss", "val/ppl", "val/bleu", "val/chrf", "lr", "grad_norm"}
-    assert logged <= set(header)
+    for name in ("encoder_1", "decoder_1", "encoder", "decoder", "attention", "embedding", "output"):
+        logged |= {f"grad_norm/{name}", f"update_ratio/{name}"}
+    assert logged | {"clipped_share"} <= set(header)
+    assert (folder / "gradient_flow.png").read_bytes().startswith(b"\x89PNG")
     card = (folder / "model" / "README.md").read_text()
     assert "en -> de" in card
     assert "nrefs:1" in card

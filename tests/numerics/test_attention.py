@@ -1,26 +1,88 @@
-"""The attention against the formula written out, and its hand-made gradient against numeric differentiation."""
+"""Both attentions against the NumPy twin, and the additive one's hand-made gradient against numeric differentiation."""
 
+import numpy as np
+import pytest
 import torch
+from twin import additive_attention, dot_attention, weights_of
 
 from gnmt.nn import attention
-from gnmt.nn.attention import AdditiveAttention, _AdditiveScore
+from gnmt.nn.attention import AdditiveAttention, DotProductAttention, _AdditiveScore
+
+LENGTHS = (7, 3, 1)
+MODULES = {
+    "additive": lambda: AdditiveAttention(4, 5, 6),
+    **{f"{heads}-heads": lambda heads=heads: DotProductAttention(4, 5, 6, heads) for heads in (1, 2, 6)},
+}
 
 
-def test_attention_equals_the_written_formula():
-    module = AdditiveAttention(4, 5, 6)
+@pytest.fixture(params=MODULES, name="module")
+def _module(request):
+    module = MODULES[request.param]().double()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
-    query, values = torch.randn(3, 2, 4), torch.randn(3, 7, 5)
-    mask = torch.arange(7) < torch.tensor([[7], [3], [1]])
+    return module
+
+
+def twins(module, query, encoded):
+    if isinstance(module, AdditiveAttention):
+        return additive_attention(weights_of(module), query, encoded)
+    return dot_attention(weights_of(module), query, encoded, module.num_heads)
+
+
+def random_inputs(dtype=torch.float64):
+    """Queries (B, T, 4), encoder outputs (B, S, 5), mask (B, S)."""
+    mask = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
+    return torch.randn(3, 2, 4, dtype=dtype), torch.randn(3, 7, 5, dtype=dtype), mask
+
+
+def test_attention_equals_the_twin(module):
+    query, values, mask = random_inputs()
     context, weights = module(query, module.memory(values, mask))
-    v = module.g * module.v / module.v.norm()
-    for b in range(3):
-        for t in range(2):
-            hidden = torch.tanh(module.query_projection(query[b, t]) + module.key_projection(values[b]))
-            expected = (hidden @ v)[mask[b]].softmax(0)
-            torch.testing.assert_close(weights[b, t, mask[b]], expected)
-            torch.testing.assert_close(context[b, t], expected @ values[b, mask[b]])
+    assert context.shape == (3, 2, module.context_size)
+    for b, t in np.ndindex(3, 2):
+        encoded = list(values[b, mask[b]].numpy())
+        expected_context, expected_weights = twins(module, query[b, t].numpy(), encoded)
+        np.testing.assert_allclose(context[b, t].detach(), expected_context, rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(weights[b, t, mask[b]].detach(), expected_weights, rtol=1e-9, atol=1e-13)
     assert (weights.masked_select(~mask.unsqueeze(1)) == 0).all()
+
+
+def test_attention_gradient_equals_numeric_differentiation(module):
+    query, values, mask = random_inputs()
+
+    def attend(query, values, *_):
+        return module(query, module.memory(values, mask))
+
+    # The check changes its inputs in place, the parameters too, so that the module need not be told of them.
+    inputs = (query.requires_grad_(), values.requires_grad_(), *module.parameters())
+    assert torch.autograd.gradcheck(attend, inputs, atol=1e-8, rtol=1e-6)
+
+
+def test_weights_are_float32_and_the_context_keeps_its_type_in_bfloat16(module):
+    query, values, mask = random_inputs()
+    expected_context, expected_weights = module(query, module.memory(values, mask))
+    module.bfloat16()
+    context, weights = module(query.bfloat16(), module.memory(values.bfloat16(), mask))
+    assert (context.dtype, weights.dtype) == (torch.bfloat16, torch.float32)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2))
+    torch.testing.assert_close(weights.double(), expected_weights, rtol=0.1, atol=0.1)
+    torch.testing.assert_close(context.double(), expected_context, rtol=0.1, atol=0.2)
+
+
+def test_the_memory_of_selected_sentences_gives_their_contexts(module):
+    query, values, mask = random_inputs()
+    memory, rows = module.memory(values, mask), torch.tensor([2, 0])
+    for found, expected in zip(module(query[rows], memory.select(rows)), module(query, memory), strict=True):
+        torch.testing.assert_close(found, expected[rows])
+
+
+def test_the_length_of_v_does_not_matter():
+    module, (query, values, mask) = MODULES["additive"]().double(), random_inputs()
+    torch.nn.init.normal_(module.v)
+    _, expected = module(query, module.memory(values, mask))
+    module.v.data.mul_(3.0)
+    _, found = module(query, module.memory(values, mask))
+    torch.testing.assert_close(found, expected)
 
 
 def test_score_gradient_equals_numeric_differentiation(monkeypatch):

@@ -1,66 +1,117 @@
-"""The recurrent layers against independent implementations: NumPy, and torch's own packed sequences."""
+"""The recurrent layers against independent implementations: the NumPy twin, and torch's own packed sequences."""
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from twin import recurrent, residual_layer, weights_of
+from variants import CELLS
 
-from gnmt.nn.lstm import LockedDropout, LSTMLayer, LSTMState, ResidualLSTM, reversal_index
+from gnmt.config import GNMTConfig
+from gnmt.nn.lstm import RecurrentLayer, ResidualLayer, reversal_index
 
+LENGTHS = torch.tensor([5, 1, 3, 4])
+HIDDEN, CONTEXT = 3, 2
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def numpy_lstm(x, lstm):
-    """Hochreiter and Schmidhuber's cell, one time step and one row at a time, in float64."""
-    w_ih, w_hh, b_ih, b_hh = (p.detach().numpy() for p in lstm.all_weights[0])
-    steps, batch, _ = x.shape
-    size = w_hh.shape[1]
-    out = np.zeros((steps, batch, size))
-    for b in range(batch):
-        h, c = np.zeros(size), np.zeros(size)
-        for t in range(steps):
-            i, f, g, o = np.split(w_ih @ x[t, b] + b_ih + w_hh @ h + b_hh, 4)
-            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-            h = sigmoid(o) * np.tanh(c)
-            out[t, b] = h
-    return out
+SHORTCUTS = ("none", "add", "project")
+FORMS = pytest.mark.parametrize(
+    ("shortcut", "layer_norm", "context_size", "equal_widths"),
+    list(itertools.product(SHORTCUTS, (False, True), (0, CONTEXT), (False, True))),
+)
 
 
-def numpy_layer_norm(x, norm):
-    mean, std = x.mean(-1, keepdims=True), x.std(-1, keepdims=True)
-    return (x - mean) / std * norm.weight.detach().numpy() + norm.bias.detach().numpy()
-
-
-@pytest.mark.parametrize(("input_size", "context_size"), [(6, 0), (6, 3), (4, 0)])
-def test_residual_layer_equals_numpy_twin(input_size, context_size):
-    layer = (
-        ResidualLSTM(input_size, 6, context_size=context_size, residual=True, layer_norm=True, dropout=0.5)
-        .double()
-        .eval()
+def random_layer(cell, shortcut, layer_norm, context_size, equal_widths, bidirectional=False):
+    """A layer in float64 for evaluation with dropout in its configuration, and that configuration."""
+    config = GNMTConfig(
+        cell=cell, shortcut=shortcut, layer_norm=layer_norm, first_residual_layer=2, dropout=0.5, recurrent_dropout=0.5
     )
-    nn.init.normal_(layer.norm.weight)
-    x = torch.randn(5, 3, input_size, dtype=torch.float64)
-    context = torch.randn(5, 3, context_size, dtype=torch.float64) if context_size else None
-    joined = x if context is None else torch.cat([x, context], -1)
-    shortcut = x.numpy() if input_size == 6 else x.numpy() @ layer.shortcut.weight.detach().numpy().T
-    summed = numpy_lstm(joined.numpy(), layer.lstm.forward_lstm) + shortcut
-    expected = numpy_layer_norm(summed, layer.norm)
-    error = np.abs(layer(x, context).detach().numpy() - expected).max() / np.abs(expected).max()
-    # The twin has no epsilon in its normalisation; torch's 1e-5 under the root is all that differs.
-    assert error < 2e-4
-    layer.norm.eps = 0.0
-    error = np.abs(layer(x, context).detach().numpy() - expected).max() / np.abs(expected).max()
-    assert error < 1e-12
+    output = HIDDEN * (1 + bidirectional)
+    layer = ResidualLayer(
+        config, output if equal_widths else 4, HIDDEN, 2, context_size=context_size, bidirectional=bidirectional
+    )
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return layer.double().eval(), config
 
 
-def test_bidirectional_layer_equals_packed_torch_lstm():
+def random_rows(size, padding=torch.nan):
+    """(S, B, size) with `padding` behind each row's end."""
+    x = torch.randn(int(LENGTHS.max()), len(LENGTHS), size, dtype=torch.float64)
+    return x.masked_fill((torch.arange(len(x))[:, None] >= LENGTHS)[..., None], padding)
+
+
+def input_size_of(layer, context_size):
+    return layer.rnn.forward_rnn.input_size - context_size
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+@FORMS
+def test_every_form_of_a_layer_equals_the_twin(cell, bidirectional, shortcut, layer_norm, context_size, equal_widths):
+    layer, config = random_layer(cell, shortcut, layer_norm, context_size, equal_widths, bidirectional)
+    x = random_rows(input_size_of(layer, context_size))
+    context = random_rows(context_size) if context_size else None
+    found, weights = layer(x, context, reversal_index(LENGTHS, len(x))), weights_of(layer)
+    for b, length in enumerate(LENGTHS):
+        inputs, contexts = (None if y is None else list(y[:length, b].numpy()) for y in (x, context))
+        expected = residual_layer(config, weights, 2, inputs, contexts, bidirectional)
+        np.testing.assert_allclose(found[:length, b].detach().numpy(), expected, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("shortcut", "number", "input_size", "bidirectional", "expected"),
+    [
+        ("none", 3, 4, False, None),
+        ("add", 3, 4, False, nn.Identity),
+        ("add", 3, 8, True, nn.Identity),
+        ("add", 3, 5, False, None),
+        ("project", 3, 4, False, nn.Identity),
+        ("project", 3, 5, False, nn.Linear),
+        ("project", 3, 4, True, nn.Linear),
+        ("add", 2, 4, False, None),
+        ("project", 2, 5, False, None),
+    ],
+)
+def test_the_shortcut_depends_on_the_widths_and_the_layers_number(
+    shortcut, number, input_size, bidirectional, expected
+):
+    config = GNMTConfig(shortcut=shortcut, first_residual_layer=3)
+    layer = ResidualLayer(config, input_size, 4, number, bidirectional=bidirectional)
+    assert type(layer.shortcut) is (expected or type(None))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@FORMS
+def test_step_equals_sequence(cell, shortcut, layer_norm, context_size, equal_widths):
+    layer, _ = random_layer(cell, shortcut, layer_norm, context_size, equal_widths)
+    x = random_rows(input_size_of(layer, context_size), padding=0.0)
+    context = random_rows(context_size, padding=0.0) if context_size else None
+    state = layer.rnn.zero_state(x, len(LENGTHS))
+    for t, expected in enumerate(layer(x, context)):
+        y, state = layer.step(x[t], state, None if context is None else context[t])
+        torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_backward_direction_alone_equals_the_twin_on_the_reversed_row(cell):
+    layer = RecurrentLayer(cell, 4, HIDDEN, bidirectional=True).double()
+    x, weights = random_rows(4), weights_of(layer)
+    found = layer(x, reversal_index(LENGTHS, len(x)))[..., HIDDEN:]
+    backward = {name.replace("backward_rnn", "forward_rnn"): w for name, w in weights.items() if "backward" in name}
+    for b, length in enumerate(LENGTHS):
+        expected = recurrent(cell, backward, list(x[:length, b].flip(0).numpy()))
+        np.testing.assert_allclose(found[:length, b].flip(0).detach().numpy(), expected, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize(("cell", "module"), [("lstm", nn.LSTM), ("gru", nn.GRU), ("rnn", nn.RNN)])
+def test_bidirectional_layer_equals_packed_torch_module(cell, module):
     lengths = torch.tensor([7, 1, 4, 6])
-    layer = LSTMLayer(5, 3, bidirectional=True)
-    reference = nn.LSTM(5, 3, bidirectional=True)
+    layer = RecurrentLayer(cell, 5, 3, bidirectional=True)
+    reference = module(5, 3, bidirectional=True)
     for ours, theirs in zip(
-        [*layer.forward_lstm.all_weights[0], *layer.backward_lstm.all_weights[0]],
+        [*layer.forward_rnn.all_weights[0], *layer.backward_rnn.all_weights[0]],
         [*reference.all_weights[0], *reference.all_weights[1]],
         strict=True,
     ):
@@ -73,15 +124,6 @@ def test_bidirectional_layer_equals_packed_torch_lstm():
         torch.testing.assert_close(found[:length, b], expected[:length, b])
 
 
-def test_step_equals_sequence():
-    layer = ResidualLSTM(4, 4, residual=True, layer_norm=True, dropout=0.3).eval()
-    x = torch.randn(6, 3, 4)
-    state = LSTMState(torch.zeros(3, 4), torch.zeros(3, 4))
-    for t, expected in enumerate(layer(x)):
-        y, state = layer.step(x[t], state)
-        torch.testing.assert_close(y, expected)
-
-
 def test_reversal_is_an_involution_and_leaves_padding():
     index = reversal_index(torch.tensor([3, 5]), 5)
     grid = torch.arange(10).view(5, 2)
@@ -89,12 +131,3 @@ def test_reversal_is_an_involution_and_leaves_padding():
     assert reversed_grid[:, 0].tolist() == [4, 2, 0, 6, 8]
     assert reversed_grid[:, 1].tolist() == [9, 7, 5, 3, 1]
     assert torch.equal(reversed_grid.flatten()[index], grid.flatten())
-
-
-def test_locked_dropout_holds_its_mask_over_time_and_keeps_the_mean():
-    dropout = LockedDropout(0.25)
-    y = dropout(torch.ones(4, 50, 200))
-    assert (y == y[0]).all()
-    assert y.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
-    assert y.mean().item() == pytest.approx(1.0, abs=0.02)
-    assert torch.equal(dropout.eval()(y), y)

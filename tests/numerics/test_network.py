@@ -1,65 +1,75 @@
-"""The whole network: teacher forcing, single steps, padding and batches must agree."""
+"""The whole network against its NumPy twin; teacher forcing, single steps, padding and batches must agree."""
 
+import numpy as np
 import pytest
 import torch
+from twin import translate, weights_of
+from variants import SOURCES, TARGETS, VARIANTS, build, logits_of, teacher_forcing, tokens_of
 
 from gnmt.config import GNMTConfig
 from gnmt.data.padding import collate
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import cross_entropy
 
-SOURCES = [[5, 6, 7, 8, 9], [10], [11, 12, 13]]
-TARGETS = [[20, 21], [22, 23, 24, 25, 26, 27], [28]]
-
-VARIANTS = {
-    "default": {},
-    "untied": {"tie_embeddings": False},
-    "plain": {"layer_norm": False, "first_residual_layer": 9},
-    "all_bidirectional": {"num_bidirectional_layers": 3, "first_residual_layer": 1},
-    "unidirectional": {"num_bidirectional_layers": 0, "first_residual_layer": 2},
-}
-
 
 @pytest.fixture(params=VARIANTS, name="network")
 def _network(request):
-    settings = {"hidden_size": 12, "num_encoder_layers": 3, "num_decoder_layers": 3, "first_residual_layer": 2}
-    config = GNMTConfig(vocab_size=40, init_range=0.4, **{**settings, **VARIANTS[request.param]})
-    return GNMT(config).double().eval()
+    return build(request.param)
 
 
-def forward(network, sources, targets):
-    """Log-probabilities of each row's target positions: a list of (T_b, V)."""
-    batch = collate(sources, targets)
-    logits = network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
-    grid = logits.new_zeros(*batch.target_mask.shape, logits.shape[-1])
-    grid[batch.target_mask] = logits.log_softmax(-1)
-    return [grid[: len(target) + 1, b] for b, target in enumerate(targets)]
+def twins(network):
+    """The twin's log-probabilities and attention weights of each pair."""
+    weights = weights_of(network)
+    pairs = [tokens_of(*pair) for pair in zip(SOURCES, TARGETS, strict=True)]
+    return [translate(network.config, weights, *pair) for pair in pairs]
 
 
-def test_teacher_forcing_equals_step_by_step(network):
+def assert_equal(found, expected):
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9, atol=1e-13)
+
+
+def test_the_network_equals_its_numpy_twin(network):
+    found = teacher_forcing(network, SOURCES, TARGETS)
+    for log_probs, (expected, _) in zip(found, twins(network), strict=True):
+        assert_equal(log_probs, expected)
+
+
+def test_step_by_step_equals_teacher_forcing_and_the_twins_attention(network):
     batch = collate(SOURCES, TARGETS)
-    expected = forward(network, SOURCES, TARGETS)
+    forced, expected = teacher_forcing(network, SOURCES, TARGETS), twins(network)
     memory, state = network.encode(batch.source, batch.source_lengths), None
     for t, tokens in enumerate(batch.target_input):
         log_probs, state = network.step(tokens[None], state, memory)
-        for b, row in enumerate(expected):
+        for b, (length, row) in enumerate(zip(batch.source_lengths, forced, strict=True)):
             if t < len(row):
-                torch.testing.assert_close(log_probs[0, b], row[t])
+                torch.testing.assert_close(log_probs[0, b], row[t], rtol=1e-9, atol=1e-13)
+                assert_equal(state.attention[b, :length], expected[b][1][t])
+            assert (state.attention[b, length:] == 0).all()
 
 
 def test_a_batch_equals_its_rows_alone(network):
-    together = forward(network, SOURCES, TARGETS)
+    together = teacher_forcing(network, SOURCES, TARGETS)
     for source, target, expected in zip(SOURCES, TARGETS, together, strict=True):
-        torch.testing.assert_close(forward(network, [source], [target])[0], expected)
+        alone = teacher_forcing(network, [source], [target])[0]
+        torch.testing.assert_close(alone, expected, rtol=1e-9, atol=1e-13)
 
 
-def test_more_padding_changes_nothing(network):
+def widen(tokens, steps, token):
+    return torch.cat([tokens, torch.full((steps, tokens.shape[1]), token, dtype=tokens.dtype)])
+
+
+def test_more_padding_of_any_id_changes_nothing(network):
     batch = collate(SOURCES, TARGETS)
-    padded = torch.cat([batch.source, torch.full((4, 3), 7)])  # any id may stand in padding
-    memory, wider = (network.encode(source, batch.source_lengths) for source in (batch.source, padded))
+    padded = batch._replace(
+        source=widen(batch.source, 3, 7),
+        target_input=widen(batch.target_input, 2, 9),
+        target_mask=widen(batch.target_mask, 2, False),
+    )
+    torch.testing.assert_close(logits_of(network, padded), logits_of(network, batch), rtol=1e-9, atol=1e-13)
+    memory, wider = (network.encode(b.source, b.source_lengths) for b in (batch, padded))
     log_probs, _ = network.step(batch.target_input[:1], None, memory)
     log_probs_wider, _ = network.step(batch.target_input[:1], None, wider)
-    torch.testing.assert_close(log_probs, log_probs_wider)
+    torch.testing.assert_close(log_probs, log_probs_wider, rtol=1e-9, atol=1e-13)
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(network):
@@ -70,41 +80,32 @@ def test_hypotheses_of_a_sentence_share_its_memory(network):
     for k in range(2):
         alone, _ = network.step(tokens[k : k + 1], None, memory)
         torch.testing.assert_close(together[k], alone[0])
-    # Selecting rows (k, b) = (1, 2) and (0, 0) moves states and attention with their hypotheses.
+    # Selecting rows (k, b) = (1, 2) and (0, 0) moves all of a state with its hypotheses.
     rows = state.select(torch.tensor([1 * 3 + 2, 0]))
     for layer, selected in zip(state.layers, rows.layers, strict=True):
         assert all(torch.equal(old[5], new[0]) for old, new in zip(layer, selected, strict=True))
-    assert torch.equal(rows.attention[1], state.attention[0])
+    assert torch.equal(rows.feedback, state.feedback[[5, 0]])
+    assert torch.equal(rows.attention, state.attention[[5, 0]])
 
 
-def test_gradients_equal_numeric_differentiation(network):
+def test_swapped_hypotheses_go_on_as_they_would_have_in_their_old_places(network):
     batch = collate(SOURCES, TARGETS)
+    memory = network.encode(batch.source, batch.source_lengths)
+    _, state = network.step(torch.tensor([[4, 5, 6], [7, 8, 9]]), None, memory)
+    tokens = torch.tensor([[10, 11, 12], [13, 14, 15]])
+    expected, _ = network.step(tokens, state, memory)
+    swapped, _ = network.step(tokens.flip(0), state.select(torch.tensor([3, 4, 5, 0, 1, 2])), memory)
+    torch.testing.assert_close(swapped.flip(0), expected)
 
-    def loss():
-        logits = network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
-        return cross_entropy(logits, batch.target_output[batch.target_mask], 0.1).smoothed
 
-    network.train()
-    for module in network.modules():
-        if hasattr(module, "probability"):
-            module.probability = 0.0
-    loss().backward()
-    generator = torch.Generator().manual_seed(1)
-    worst = 0.0
-    for parameter in network.parameters():
-        i = int(torch.randint(parameter.numel(), (1,), generator=generator))
-        flat, step = parameter.data.view(-1), 1e-5
-        original = float(flat[i])
-        values = []
-        for offset in (step, -step):
-            flat[i] = original + offset
-            with torch.no_grad():
-                values.append(float(loss()))
-        flat[i] = original
-        numeric = (values[0] - values[1]) / (2 * step)
-        exact = float(parameter.grad.view(-1)[i])
-        worst = max(worst, abs(numeric - exact) / max(1.0, abs(exact)))
-    assert worst < 1e-6
+def test_selected_sentences_are_translated_as_before(network):
+    batch = collate(SOURCES, TARGETS)
+    memory = network.encode(batch.source, batch.source_lengths)
+    expected, state = network.step(batch.target_input[:1], None, memory)
+    rows = torch.tensor([2, 0])
+    found, selected = network.step(batch.target_input[:1, rows], None, memory.select(rows))
+    torch.testing.assert_close(found, expected[:, rows])
+    torch.testing.assert_close(selected.attention, state.attention[rows])
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -122,15 +123,19 @@ def test_loss_equals_torch(smoothing):
     assert sums.tokens == 300
 
 
-def test_bfloat16_training_step_is_finite_and_close():
-    torch.manual_seed(0)
-    network = GNMT(GNMTConfig(vocab_size=40, hidden_size=32, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0))
+@pytest.mark.parametrize("attention", ["additive", "dot"])
+@pytest.mark.parametrize("wiring", ["parallel", "gnmt_v2", "gnmt"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_bfloat16_training_step_is_finite_and_close(cell, wiring, attention):
+    settings = {"cell": cell, "wiring": wiring, "attention": attention, "dropout": 0.0}
+    network = GNMT(GNMTConfig(vocab_size=40, hidden_size=32, num_encoder_layers=2, num_decoder_layers=2, **settings))
     batch = collate(SOURCES, TARGETS)
     losses = []
     for enabled in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            logits = network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
-            losses.append(cross_entropy(logits, batch.target_output[batch.target_mask], 0.0).smoothed)
+            losses.append(
+                cross_entropy(logits_of(network, batch), batch.target_output[batch.target_mask], 0.0).smoothed
+            )
     losses[1].backward()
     assert all(parameter.grad.isfinite().all() for parameter in network.parameters())
     torch.testing.assert_close(losses[0], losses[1], rtol=0.01, atol=0.1)

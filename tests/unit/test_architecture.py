@@ -11,7 +11,7 @@ LEVELS = {
     "errors": 0, "version": 0, "config": 0.5,
     "files": 0.5, "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
     "data": 2, "search": 2,
-    "checkpoint": 3, "translator": 3.5,
+    "checkpoint": 3, "diagnostics": 3, "translator": 3.5, "study": 3.5,
     "training": 4,
     "__init__": 5,
 }  # fmt: skip
@@ -22,6 +22,7 @@ HOMES = {
     "sentencepiece": {"tokenizer"},
     "sacrebleu": {"metrics"},
     "safetensors": {"checkpoint"},
+    "matplotlib": {"diagnostics", "study"},
 }
 FILES = sorted((ROOT / "gnmt").rglob("*.py"))
 

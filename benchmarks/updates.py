@@ -1,0 +1,58 @@
+"""What the training benchmarks share: one update on random sentences, its time and its share of the machine's rate."""
+
+from typing import NamedTuple
+
+import torch
+from limits import matmul_rate, seconds
+
+from gnmt.config import GNMTConfig, OptimizerConfig
+from gnmt.nn.gnmt import GNMT
+from gnmt.nn.loss import cross_entropy
+from gnmt.optim import build_optimizer
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class Speed(NamedTuple):
+    """Speed of an update.
+
+    Attributes:
+        tokens_per_second: target tokens.
+        milliseconds: median time.
+        share: of `limit`, counting the matrix products of the weights alone.
+        limit: floating-point operations a second of one matrix product of a like shape, measured just before.
+    """
+
+    tokens_per_second: float
+    milliseconds: float
+    share: float
+    limit: float
+
+
+def update_operations(network: GNMT, source_tokens: int, target_tokens: int) -> float:
+    """Floating-point operations of the matrix products of one update: 2 forward and 4 backward for each weight used."""
+    encoder = sum(p.numel() for p in network.encoder.parameters() if p.dim() > 1)
+    decoder = sum(p.numel() for p in network.decoder.parameters() if p.dim() > 1)
+    return 6.0 * (encoder * source_tokens + (decoder + network.output.weight.numel()) * target_tokens)
+
+
+def measure(config: GNMTConfig, sentences: int, length: int, precision: str) -> Speed:
+    """Time updates on `sentences` pairs of `length` tokens a side; `precision` is a key of `PRECISIONS`."""
+    network, dtype = GNMT(config), PRECISIONS[precision]
+    optimizer, _ = build_optimizer(network, OptimizerConfig(), total_steps=1000)
+    source, target = torch.randint(4, config.vocab_size, (2, length, sentences))
+    lengths, mask = torch.full((sentences,), length), torch.ones(length, sentences, dtype=torch.bool)
+    tokens = target.numel()
+
+    def update() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            sums = cross_entropy(network(source, lengths, target, mask), target.flatten(), 0.1)
+        (sums.smoothed / sums.tokens).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    limit = matmul_rate(tokens, config.hidden_size, 4 * config.hidden_size, dtype)
+    duration = seconds(update)
+    share = update_operations(network, tokens, tokens) / duration / limit
+    return Speed(tokens / duration, duration * 1e3, share, limit)
