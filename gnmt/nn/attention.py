@@ -66,6 +66,10 @@ def _activation(query: Tensor, keys: Tensor) -> Tensor:
     return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_()
 
 
+def _score_type(x: Tensor) -> torch.dtype:
+    return torch.promote_types(torch.float32, x.dtype)
+
+
 class AdditiveAttention(nn.Module):
     """score(q, k) = g * v/|v| . tanh(W_q q + W_k k + b), softmax over the source, context = weighted sum of values.
 
@@ -87,8 +91,9 @@ class AdditiveAttention(nn.Module):
         self.g = nn.Parameter(torch.tensor(hidden_size**-0.5))
 
     def memory(self, values: Tensor, mask: Tensor) -> Memory:
-        """Project the keys of encoder outputs (B, S, M) once for all decoding steps; `mask` is (B, S)."""
-        return Memory(values, self.key_projection(values), mask)
+        """Project the keys of encoder outputs (B, S, M) once for all steps, in float32; `mask` is (B, S)."""
+        keys = self.key_projection(values)
+        return Memory(values, keys.to(_score_type(keys)), mask)
 
     def forward(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """Attend from every query at once.
@@ -101,10 +106,9 @@ class AdditiveAttention(nn.Module):
             context (B, T, M) in the values' type and attention weights (B, T, S) in float32 (float64 if the model is).
         """
         query = self.query_projection(query)
-        dtype = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast(query.device.type, enabled=False):
-            v = (self.g * self.v / self.v.norm()).to(dtype)
-            scores = _AdditiveScore.apply(query.to(dtype), memory.keys.to(dtype), v)
+            v = (self.g * self.v / self.v.norm()).to(memory.keys.dtype)
+            scores = _AdditiveScore.apply(query.to(memory.keys.dtype), memory.keys, v)
             weights = scores.masked_fill(~memory.mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
         return torch.bmm(weights.to(memory.values.dtype), memory.values), weights
 
@@ -147,7 +151,7 @@ class DotProductAttention(nn.Module):
         """
         q, k, v = (self._split(x) for x in (self.query_projection(query), memory.keys, memory.values))
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-        scores = scores.to(torch.promote_types(torch.float32, scores.dtype))
+        scores = scores.to(_score_type(scores))
         weights = scores.masked_fill(~memory.mask[:, None, None], -torch.inf).softmax(dim=-1)
         context = (weights.to(v.dtype) @ v).transpose(1, 2).flatten(2)
         return context, weights.mean(dim=1)

@@ -63,6 +63,8 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (..., size) over its last dimension, in the type of x whatever autocast prefers."""
+        """Normalise (..., size) over its last dimension; the result has the type of x, whatever autocast prefers."""
         with torch.autocast(x.device.type, enabled=False):
-            return _Normalise.apply(x, self.gain, self.bias, self.eps)
+            # CPU kernels take x in bfloat16 beside float32 parameters, others want one type.
+            same = x if x.device.type == "cpu" else x.to(self.gain.dtype)
+            return _Normalise.apply(same, self.gain, self.bias, self.eps).to(x.dtype)

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from gnmt.config import BatchConfig
 from gnmt.data.batching import EvaluationBatches, TrainingBatches
 from gnmt.data.bitext import Dataset, load_bitext
@@ -31,6 +34,19 @@ class Corpus:
         limits = BatchConfig(config.tokens_per_batch, max_length=min(100, config.tokens_per_batch))
         self._train = filter_by_length(train, limits, config.train.path)
         self.validation = list(EvaluationBatches(validation, config.tokens_per_batch))[: config.validation_batches]
+
+    @property
+    def probe_batch(self) -> Batch:
+        """The validation batch whose shortest source is longest: gradients are followed through it."""
+        return max(self.validation, key=lambda batch: int(batch.source_lengths.min()))
+
+    def unigram_loss(self) -> float:
+        """Validation loss, in nats per token, of a model that knows how often each target token occurs, and no more."""
+        counts = np.ones(self._config.vocab_size)
+        for row in self._train.select_columns(["target"]):
+            np.add.at(counts, [*row["target"], Tokenizer.eos_id], 1)
+        targets = torch.cat([batch.target_output[batch.target_mask] for batch in self.validation]).numpy()
+        return float(-np.log(counts / counts.sum())[targets].mean())
 
     def _tokenizer(self, train: Dataset, path: Path) -> Tokenizer:
         if not path.exists():

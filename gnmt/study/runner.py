@@ -79,11 +79,17 @@ def run_study(config: StudyConfig, folder: Path, workers: int) -> Results:
     results = Results(folder, config)
     corpus = Corpus(config, folder)  # fills the caches before the workers need them
     logger.info("%d validation batches, results in %s", len(corpus.validation), folder)
-    _train_all("learning-rate search", config.searches(), config, folder, workers, results)
+    train_all = functools.partial(_train_all, config=config, folder=folder, workers=workers, results=results)
+    train_all("trials of learning rates", config.searches())
+    ranked = ranked_rates(config, results)
+    candidates = {stack: rates[: config.num_candidates] for stack, rates in ranked.items()}
+    train_all("final trainings, first seed", config.finals(candidates, config.seeds[:1]))
     best = best_rates(config, results)
-    _train_all("final trainings", config.finals(best), config, folder, workers, results)
-    _train_all("initialisation and clipping", config.sides(best), config, folder, workers, results)
-    stacks = [stack for stack in config.stacks() if stack.depth in config.cost_depths or stack.width != config.width]
+    train_all("final trainings", config.finals({stack: [rate] for stack, rate in best.items()}, config.seeds))
+    train_all("initialisation and clipping", config.sides(best))
+    if "unigram" not in results.records:
+        results.add("unigram", {"validation_loss": corpus.unigram_loss()})
+    stacks = config.stacks()
     for number, stack in enumerate(stacks, start=1):
         if cost_key(stack) not in results.records:
             logger.info("time and memory %d/%d", number, len(stacks))
@@ -96,7 +102,7 @@ def _probe_untrained(config: StudyConfig, corpus: Corpus, results: Results) -> N
     for key, network in config.untrained().items():
         if key not in results.records:
             torch.manual_seed(config.seeds[0])
-            results.add(key, dict(probe_layers(GNMT(network), corpus.validation[0])))
+            results.add(key, dict(probe_layers(GNMT(network), corpus.probe_batch)))
 
 
 def cost_key(stack: Stack) -> str:
@@ -104,17 +110,29 @@ def cost_key(stack: Stack) -> str:
     return f"cost {stack!r}"
 
 
+def ranked_rates(config: StudyConfig, results: Results) -> dict[Stack, list[float]]:
+    """Each stack's learning rates by the validation loss of their trials, best first."""
+    trials: dict[Stack, list[Run]] = {}
+    for run in config.searches():
+        trials.setdefault(run.stack, []).append(run)
+    return {
+        stack: [run.learning_rate for run in sorted(runs, key=lambda run: _loss(run, results))]
+        for stack, runs in trials.items()
+    }
+
+
 def best_rates(config: StudyConfig, results: Results) -> dict[Stack, float]:
-    """Each stack's rate with the lowest validation loss in the search."""
-
-    def loss(run: Run) -> float:
-        value: float = results.records[run.key]["validation_loss"]
-        return value
-
+    """Of each stack's candidates the rate with the lower validation loss after full training with the first seed."""
     best = {}
-    for stack in config.stacks():
-        best[stack] = min((run for run in config.searches() if run.stack == stack), key=loss).learning_rate
+    for stack, rates in ranked_rates(config, results).items():
+        runs = config.finals({stack: rates[: config.num_candidates]}, config.seeds[:1])
+        best[stack] = min(runs, key=lambda run: _loss(run, results)).learning_rate
     return best
+
+
+def _loss(run: Run, results: Results) -> float:
+    loss: float = results.records[run.key]["validation_loss"]
+    return loss
 
 
 def _train_all(

@@ -1,9 +1,11 @@
 """What the study trains: the grid of stacks, and each training as a value that names its result."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnmt.config import CorpusConfig, GNMTConfig
+from gnmt.errors import ConfigError
 
 VARIANTS = {
     "plain": {"shortcut": "none", "layer_norm": False},
@@ -89,14 +91,15 @@ class StudyConfig:
         vocab_size: shared pieces.
         tokens_per_batch: see `gnmt.config.BatchConfig`.
         validation_batches: at most so many batches of the validation corpus, in random order, are used.
-        learning_rates: what is tried for each stack; the one with the lowest validation loss is taken.
+        learning_rates: what is tried for each stack in short trials.
+        num_candidates: best rates of the trials that are trained in full with the first seed; the better one is taken.
         search_updates: updates of a trial.
         updates: updates of a final training.
         side_updates: updates of the trainings on initialisation and clipping.
-        seeds: of the final trainings; the first one serves the rest.
+        seeds: of the final trainings; the first one serves the trials.
+        side_seeds: of the trainings on initialisation and clipping.
         side_depth: depth at which initialisation and clipping are studied.
         init_ranges: initialisations that are compared.
-        cost_depths: depths whose time and memory are measured.
     """
 
     train: CorpusConfig
@@ -109,14 +112,22 @@ class StudyConfig:
     vocab_size: int = 2000
     tokens_per_batch: int = 448
     validation_batches: int = 100
-    learning_rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+    learning_rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+    num_candidates: int = 2
     search_updates: int = 100
-    updates: int = 500
-    side_updates: int = 250
+    updates: int = 400
+    side_updates: int = 200
     seeds: tuple[int, ...] = (1, 2, 3)
+    side_seeds: tuple[int, ...] = (1, 2)
     side_depth: int = 8
-    init_ranges: tuple[float, ...] = (0.02, 0.08, 0.32)
-    cost_depths: tuple[int, ...] = (1, 2, 4, 6, 8, 12)
+    init_ranges: tuple[float, ...] = (0.02, 0.08, 0.15, 0.3)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depths", tuple(sorted(set(self.depths))))
+        if len(self.depths) < 2 or self.depths[0] < 1 or self.side_depth not in self.depths:
+            raise ConfigError(
+                f"depths {list(self.depths)}, expected at least two, each at least 1, {self.side_depth} among them"
+            )
 
     def quick(self) -> "StudyConfig":
         """A version that takes less than three minutes on two cores; its numbers show the way, no more."""
@@ -126,12 +137,13 @@ class StudyConfig:
             width=32,
             validation_batches=4,
             learning_rates=(2e-3, 8e-3),
-            search_updates=15,
-            updates=30,
-            side_updates=15,
+            num_candidates=1,
+            search_updates=12,
+            updates=24,
+            side_updates=12,
             seeds=(1, 2),
+            side_seeds=(1,),
             init_ranges=(0.02, 0.08),
-            cost_depths=(1, 8),
         )
 
     def stacks(self) -> list[Stack]:
@@ -149,15 +161,15 @@ class StudyConfig:
         return grid + [self.wide_stack(cell) for cell in self.cells]
 
     def wide_stack(self, cell: str) -> Stack:
-        """A quarter of the layers, twice as wide: the same number of multiplications in the stack."""
+        """A quarter of the layers, twice as wide: about the same number of multiplications in the stack."""
         return Stack(cell, "plain", max(1, self.side_depth // 4), 2 * self.width)
 
     def untrained(self) -> dict[str, GNMTConfig]:
         """Networks of `side_depth` layers whose gradient is followed at the start only, by the name of the result.
 
-        Plain stacks with each initialisation, and each kind of shortcut where every second layer is narrower.
+        Plain stacks with each initialisation, and each kind of shortcut where layers come in pairs of two widths.
         """
-        sizes = [self.width * (3 if number % 2 else 4) // 4 for number in range(self.side_depth)][::-1]
+        sizes = tuple(self.width if number % 4 < 2 else self.width * 3 // 4 for number in range(self.side_depth))[::-1]
         found = {}
         for cell in self.cells:
             plain = Stack(cell, "plain", self.side_depth, self.width).network(self.vocab_size)
@@ -165,7 +177,7 @@ class StudyConfig:
                 found[f"start {cell} {init_range:g}"] = dataclasses.replace(plain, init_range=init_range)
             for shortcut in ("none", "add", "project"):
                 found[f"start {cell} {shortcut}"] = dataclasses.replace(
-                    plain, shortcut=shortcut, encoder_layer_sizes=tuple(sizes), decoder_layer_sizes=tuple(sizes)
+                    plain, shortcut=shortcut, encoder_layer_sizes=sizes, decoder_layer_sizes=sizes
                 )
         return found
 
@@ -178,22 +190,26 @@ class StudyConfig:
             for rate in self.learning_rates
         ]
 
-    def finals(self, best_rates: dict[Stack, float]) -> list[Run]:
-        """Each stack with its best rate and every seed; long ones first, so that no worker ends late."""
+    def finals(self, rates: Mapping[Stack, Sequence[float]], seeds: Sequence[int]) -> list[Run]:
+        """Each stack with its rates and each of the seeds; long ones first, so that no worker ends late."""
         runs = [
-            Run("final", stack, rate, self.updates, seed) for seed in self.seeds for stack, rate in best_rates.items()
+            Run("final", stack, rate, self.updates, seed)
+            for seed in seeds
+            for stack, chosen in rates.items()
+            for rate in chosen
         ]
         return sorted(runs, key=lambda run: (run.seed, -run.stack.depth))
 
-    def sides(self, best_rates: dict[Stack, float]) -> list[Run]:
+    def sides(self, best_rates: Mapping[Stack, float]) -> list[Run]:
         """Other initialisations, and no clipping, at `side_depth` and the rate that is best with the usual ones."""
-        seed, runs = self.seeds[0], []
+        runs = []
         for stack, rate in best_rates.items():
             if stack.depth != self.side_depth or stack.width != self.width:
                 continue
-            for init_range in self.init_ranges:
-                changed = dataclasses.replace(stack, init_range=init_range)
-                runs.append(Run("initialisation", changed, rate, self.side_updates, seed))
-            for clip_norm in (1.0, None):
-                runs.append(Run("clipping", stack, rate, self.side_updates, seed, clip_norm))
+            for seed in self.side_seeds:
+                for init_range in self.init_ranges:
+                    changed = dataclasses.replace(stack, init_range=init_range)
+                    runs.append(Run("initialisation", changed, rate, self.side_updates, seed))
+                for clip_norm in (1.0, None):
+                    runs.append(Run("clipping", stack, rate, self.side_updates, seed, clip_norm))
         return runs

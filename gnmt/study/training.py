@@ -1,5 +1,6 @@
 """One training of the study, from fresh weights to its record."""
 
+import itertools
 import math
 from typing import Any
 
@@ -14,42 +15,33 @@ from gnmt.study.corpus import Corpus
 from gnmt.study.probe import loss_sums, probe_layers, probe_time
 from gnmt.study.settings import Run, StudyConfig
 
-# Validations of a final training, evenly spaced; updates between two measurements of the gradient.
-_VALIDATIONS, _GRADIENTS_EVERY = 4, 10
+# Updates between two measurements of the gradient, and parts of a training whose mean loss is kept.
+_GRADIENTS_EVERY, _PARTS = 10, 10
 
 
 def train(run: Run, config: StudyConfig, corpus: Corpus) -> dict[str, Any]:
     """Train one stack.
 
     Returns:
-        plain values: `validation_loss` (nats per token; that of a uniform guess if training left the finite
-        numbers), `validation_losses` by update, `diverged`, `clipped_share`, and `gradients`: means over updates of
-        log gradient norms of each layer's parameters, at the start and over the second half; of final trainings also
-        what `probe` finds at the start and the end.
+        plain values: `validation_loss` (nats per token; that of a uniform guess if the training `diverged`: left the
+        finite numbers or ended worse than guessing), `training_losses` (means over each tenth of the updates),
+        `clipped_share`, and `gradients`: means over updates of log gradient norms of each layer's parameters, at the
+        start and over the second half; of final trainings also what `probe` finds at the `start` and the `end`.
     """
     torch.manual_seed(run.seed)
     network = GNMT(run.stack.network(config.vocab_size))
     trainer = _Trainer(run, network)
     is_final = run.stage == "final"
-    record: dict[str, Any] = {}
-    if is_final:
-        record["start"] = _probe(network, corpus)
-    losses = {}
-    checks = _VALIDATIONS if is_final else 1
-    validated = {run.updates * part // checks for part in range(1, checks + 1)}
-    for update, batch in zip(range(1, run.updates + 1), corpus.training(run.seed), strict=False):
-        if not trainer.update(batch):
-            break
-        if update in validated:
-            losses[update] = validate(network, corpus.validation)
+    record: dict[str, Any] = {"start": probe(network, corpus)} if is_final else {}
+    is_finite = all(trainer.update(batch) for batch in itertools.islice(corpus.training(run.seed), run.updates))
     uniform = math.log(config.vocab_size)
-    last = next(reversed(losses.values()), math.nan)
-    diverged = not math.isfinite(last) or run.updates not in losses
+    loss = validate(network, corpus.validation) if is_finite else math.inf
+    diverged = not loss < uniform
     if is_final and not diverged:
-        record["end"] = _probe(network, corpus)
+        record["end"] = probe(network, corpus)
     return record | {
-        "validation_loss": uniform if diverged else last,
-        "validation_losses": losses,
+        "validation_loss": uniform if diverged else loss,
+        "training_losses": trainer.loss_means(),
         "diverged": diverged,
         "clipped_share": trainer.clipped / max(1, trainer.updates),
         "gradients": trainer.gradient_means(),
@@ -65,6 +57,7 @@ class _Trainer:
         self._optimizer, self._schedule = build_optimizer(network, config, run.updates)
         self._layers = layer_parameters(network)
         self._logs: dict[str, list[dict[str, float]]] = {"start": [], "later": []}
+        self._losses: list[float] = []
         self.updates = self.clipped = 0
 
     def update(self, batch: Batch) -> bool:
@@ -72,11 +65,13 @@ class _Trainer:
         sums = loss_sums(self._network, batch)
         (sums.smoothed / sums.tokens).backward()
         limit = self._run.clip_norm or math.inf
-        if self.updates % _GRADIENTS_EVERY == 0:
-            self._watch()
-        norm = float(torch.nn.utils.clip_grad_norm_(self._network.parameters(), limit))
+        norm = float(torch.nn.utils.get_total_norm([p.grad for p in self._network.parameters() if p.grad is not None]))
         if not math.isfinite(norm):
             return False
+        if self.updates % _GRADIENTS_EVERY == 0:
+            self._watch()
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), limit)
+        self._losses.append(float(sums.nats) / sums.tokens)
         self._optimizer.step()
         self._schedule.step()
         self._optimizer.zero_grad()
@@ -90,6 +85,11 @@ class _Trainer:
             self._logs["start"].append(found)
         elif self.updates >= self._run.updates // 2:
             self._logs["later"].append(found)
+
+    def loss_means(self) -> list[float]:
+        """Mean training loss over each tenth of the updates that were made."""
+        bounds = [self.updates * part // _PARTS for part in range(_PARTS + 1)]
+        return [sum(self._losses[a:b]) / (b - a) for a, b in itertools.pairwise(bounds) if b > a]
 
     def gradient_means(self) -> dict[str, dict[str, float]]:
         """Mean log norms of each layer's gradient, at the start and later."""
@@ -109,6 +109,7 @@ def validate(network: GNMT, batches: list[Batch]) -> float:
     return float(sum(float(part.nats) for part in sums)) / sum(part.tokens for part in sums)
 
 
-def _probe(network: GNMT, corpus: Corpus) -> dict[str, list[float]]:
-    longest = max(corpus.validation, key=lambda batch: int(batch.source_lengths.min()))
-    return {**probe_layers(network, longest), "time_gradient": probe_time(network, longest)}
+def probe(network: GNMT, corpus: Corpus) -> dict[str, list[float]]:
+    """What both probes find on the corpus' probe batch."""
+    batch = corpus.probe_batch
+    return {**probe_layers(network, batch), "time_gradient": probe_time(network, batch)}

@@ -97,7 +97,14 @@ def test_the_gradient_of_a_row_of_equal_features_equals_the_formula_in_lower_pre
 
 
 def test_the_type_stays_under_the_autocast_of_cuda(monkeypatch):
-    """Without a GPU: fake tensors have types and devices but no values."""
+    """Without a GPU: fake tensors have types and devices but no values. The kernel wants x and gain of one type."""
+    kernel, types = torch.native_layer_norm, []
+
+    def spy(x, shape, gain, bias, eps):
+        types.append((x.dtype, gain.dtype))
+        return kernel(x, shape, gain, bias, eps)
+
+    monkeypatch.setattr(torch, "native_layer_norm", spy)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     with FakeTensorMode(), torch.no_grad():
@@ -105,6 +112,7 @@ def test_the_type_stays_under_the_autocast_of_cuda(monkeypatch):
         norm.gain, norm.bias = (nn.Parameter(torch.empty(8, device="cuda"), requires_grad=False) for _ in range(2))
         with torch.autocast("cuda", torch.bfloat16):
             assert norm(torch.empty(3, 8, device="cuda", dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert types == [(torch.float32, torch.float32)]
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-3, 12345.678])
