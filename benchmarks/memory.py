@@ -15,11 +15,14 @@ def main() -> None:
     parser.add_argument("--hidden-size", type=int, default=512)
     parser.add_argument("--sentences", type=int, default=128)
     parser.add_argument("--length", type=int, default=50, help="tokens of a source and of a target")
+    parser.add_argument("--wiring", default="parallel")
     options = parser.parse_args()
     for name, bfloat16 in (("fp32", False), ("bf16", True)):
         peaks = {}
         for attention in ("additive", "dot"):
-            config = GNMTConfig(vocab_size=8000, hidden_size=options.hidden_size, attention=attention)
+            config = GNMTConfig(
+                vocab_size=8000, hidden_size=options.hidden_size, attention=attention, wiring=options.wiring
+            )
             found = measure(config, options.length, options.sentences, bfloat16)
             peaks[attention] = found["mebibytes"]
         print(

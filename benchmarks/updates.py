@@ -5,10 +5,9 @@ from typing import NamedTuple
 import torch
 from limits import matmul_rate, seconds
 
-from gnmt.config import GNMTConfig, OptimizerConfig
+from gnmt.config import GNMTConfig
 from gnmt.nn.gnmt import GNMT
-from gnmt.nn.loss import cross_entropy
-from gnmt.optim import build_optimizer
+from gnmt.study.cost import training_update
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -38,21 +37,9 @@ def update_operations(network: GNMT, source_tokens: int, target_tokens: int) -> 
 
 def measure(config: GNMTConfig, sentences: int, length: int, precision: str) -> Speed:
     """Time updates on `sentences` pairs of `length` tokens a side; `precision` is a key of `PRECISIONS`."""
-    network, dtype = GNMT(config), PRECISIONS[precision]
-    optimizer, _ = build_optimizer(network, OptimizerConfig(), total_steps=1000)
-    source, target = torch.randint(4, config.vocab_size, (2, length, sentences))
-    lengths, mask = torch.full((sentences,), length), torch.ones(length, sentences, dtype=torch.bool)
-    tokens = target.numel()
-
-    def update() -> None:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-            sums = cross_entropy(network(source, lengths, target, mask), target.flatten(), 0.1)
-        (sums.smoothed / sums.tokens).backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
+    tokens, dtype = sentences * length, PRECISIONS[precision]
     limit = matmul_rate(tokens, config.hidden_size, 4 * config.hidden_size, dtype)
+    network, update = training_update(config, length, sentences, bfloat16=dtype == torch.bfloat16)
     duration = seconds(update)
     share = update_operations(network, tokens, tokens) / duration / limit
     return Speed(tokens / duration, duration * 1e3, share, limit)

@@ -18,7 +18,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cell rnn": {"cell": "rnn"},
     "wiring gnmt_v2": {"wiring": "gnmt_v2"},
     "wiring gnmt": {"wiring": "gnmt"},
-    "attention dot, 4 heads": {"attention": "dot"},
+    "attention dot, 4 heads": {"attention": "dot", "num_heads": 4},
     "no bidirectional layer": {"num_bidirectional_layers": 0},
     "all encoder layers bidirectional": {"num_bidirectional_layers": 8},
     "no shortcuts": {"shortcut": "none"},

@@ -52,7 +52,7 @@ class GNMTConfig:
         layer_norm: whether each layer's output, behind the shortcut's sum, is normalised over its features.
         wiring: of decoder and attention, see `gnmt.nn.decoder`: `parallel` (fast), `gnmt_v2` or `gnmt` (paper).
         attention: `additive` (paper) or `dot`, the scaled dot product with num_heads heads.
-        num_heads: heads of `dot`; it divides hidden_size.
+        num_heads: heads of `dot`, a divisor of hidden_size; for `additive` it stays 1.
         dropout: probability of dropping a feature of a layer's input, of the context and of the last hidden layer.
         hold_dropout_masks: whether a mask is drawn once a sentence and held over time (Gal and Ghahramani 2016,
             arXiv 1512.05287), or anew at each time step.
@@ -76,7 +76,7 @@ class GNMTConfig:
     layer_norm: bool = True
     wiring: str = "parallel"
     attention: str = "additive"
-    num_heads: int = 4
+    num_heads: int = 1
     dropout: float = 0.2
     hold_dropout_masks: bool = True
     recurrent_dropout: float = 0.0
@@ -100,12 +100,16 @@ class GNMTConfig:
         _require_choice(self, "attention", ("additive", "dot"))
         for side in ("encoder", "decoder"):
             self._check_layer_sizes(side)
-        if self.attention == "dot":
-            _require(
-                self.hidden_size % self.num_heads == 0,
-                f"GNMTConfig.num_heads is {self.num_heads}",
-                f"a divisor of hidden_size {self.hidden_size}",
-            )
+        _require(
+            self.hidden_size % self.num_heads == 0,
+            f"GNMTConfig.num_heads is {self.num_heads}",
+            f"a divisor of hidden_size {self.hidden_size}",
+        )
+        _require(
+            self.attention == "dot" or self.num_heads == 1,
+            f"GNMTConfig.num_heads is {self.num_heads} with attention {self.attention}",
+            "attention dot for more than one head",
+        )
         if self.tie_embeddings:
             _require(
                 self.decoder_sizes[-1] == self.hidden_size,

@@ -33,7 +33,7 @@ def layer_parameters(network: GNMT) -> dict[str, list[nn.Parameter]]:
 def norms(groups: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
     """The Euclidean norm over all tensors of each group, with `encoder` and `decoder` over their layers together."""
     tensors = [tensor.detach() for group in groups.values() for tensor in group]
-    squares = torch.stack(torch._foreach_norm(tensors)).double().square().cpu()
+    squares = torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]).cpu().double().square()
     parts = squares.split([len(group) for group in groups.values()])
     sums = {name: float(part.sum()) for name, part in zip(groups, parts, strict=True)}
     for side in SIDES:

@@ -1,7 +1,6 @@
 """Files and folders that appear under their name only when they are whole."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -32,6 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         ConfigError: another process has it.
     """
+    import fcntl  # not on every system, and not needed for translating
+
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:

@@ -88,7 +88,7 @@ class Decoder(nn.Module):
     def _unroll_bottom(self, embedded: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """The bottom layer and the attention step by step: outputs (T, B, H) and contexts (T, B, M)."""
         bottom, (steps, batch, _) = self._bottom, embedded.shape
-        state, weights = bottom.rnn.zero_state(embedded, batch), bottom.rnn.step_weights()
+        state, weights = bottom.rnn.zero_state(embedded, batch), bottom.rnn.training_weights()
         masks = self.context_dropout(embedded.new_ones(steps, batch, self.context_size))
         feedback = self._first_feedback(embedded, batch)
         outputs, contexts = [], []

@@ -7,7 +7,7 @@ from gnmt.nn.lstm import ResidualLayer, reversal_index
 
 
 class Encoder(nn.Module):
-    """Layer 1 (paper section 3.2: bidirectional), then unidirectional layers with shortcuts.
+    """`num_bidirectional_layers` layers that read both ways (paper section 3.2: 1), then unidirectional ones.
 
     Deviation from the paper: normalisation after each layer, and optionally a projected shortcut around layer 2.
     """

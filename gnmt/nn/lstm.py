@@ -1,7 +1,7 @@
 """The residual recurrent stack: cell, shortcut, layer normalisation, dropout. Shapes: see `gnmt.nn`; N is any batch."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -16,7 +16,7 @@ LayerState = tuple[Tensor, ...]
 
 _MODULES: dict[str, Callable[[int, int], nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 _SEQUENCE_KERNELS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn": torch.rnn_tanh}
-_STEP_KERNELS: dict[str, Any] = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
+_STEP_KERNELS: dict[str, Any] = {"gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
 
 
 def keep_compiled_kernels() -> None:
@@ -134,22 +134,22 @@ class RecurrentLayer(nn.Module):
         weight_ih, weight_hh, *biases = rnn.all_weights[0]
         return [weight_ih, F.dropout(weight_hh, self.recurrent_dropout), *biases]
 
-    def step_weights(self) -> list[Tensor]:
-        """The weights for `step`; while training, a call draws the mask of the recurrent weights anew."""
-        return self._drop(self.forward_rnn) if self._drops_weights else list(self.forward_rnn.all_weights[0])
+    def training_weights(self) -> Sequence[Tensor]:
+        """The weights for the steps of one training sequence; each call draws the recurrent weights' mask anew."""
+        return self._drop(self.forward_rnn) if self._drops_weights else self.forward_rnn.all_weights[0]
 
     def zero_state(self, like: Tensor, rows: int) -> LayerState:
         """The state at the start, for `rows` rows, on the device and of the type of `like`."""
         zeros = like.new_zeros(rows, self.hidden_size)
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
-    def step(self, x: Tensor, state: LayerState, weights: list[Tensor]) -> tuple[Tensor, LayerState]:
+    def step(self, x: Tensor, state: LayerState, weights: Sequence[Tensor]) -> tuple[Tensor, LayerState]:
         """One time step of a unidirectional layer.
 
         Args:
             x: (N, input).
             state: of N rows.
-            weights: `step_weights`, the same ones for all steps of a sequence.
+            weights: of `forward_rnn`, or `training_weights`, the same ones for all steps of a sequence.
 
         Returns:
             outputs (N, H) and the next state.
@@ -210,7 +210,7 @@ class ResidualLayer(nn.Module):
 
     def step(self, h: Tensor, state: LayerState, context: Tensor | None = None) -> tuple[Tensor, LayerState]:
         """One time step without dropout: (N, input) to (N, output), with the layer's next state."""
-        y, state = self.rnn.step(join(h, context), state, self.rnn.step_weights())
+        y, state = self.rnn.step(join(h, context), state, self.rnn.forward_rnn.all_weights[0])
         return self.combine(y, h), state
 
     def combine(self, y: Tensor, h: Tensor) -> Tensor:

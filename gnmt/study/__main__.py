@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
 from gnmt.config import CorpusConfig
 from gnmt.data.bitext import hide_progress_bars
-from gnmt.errors import run_program
+from gnmt.errors import ConfigError, run_program
 from gnmt.files import locked
 from gnmt.study.report import write_report
 from gnmt.study.runner import run_study
@@ -49,15 +50,22 @@ def _config(options: argparse.Namespace) -> StudyConfig:
 
 
 def main() -> int:
-    """Run the command line."""
+    """Run the command line: exit status 0, or 1 if a worker was killed or the disk failed."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     hide_progress_bars()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = _parser().parse_args()
+    if options.workers < 1:
+        raise ConfigError(f"--workers is {options.workers}, expected at least 1")
     folder = options.output or Path("runs") / ("study-quick" if options.quick else "study")
     config = _config(options)
-    with locked(folder):
-        results = run_study(config, folder, options.workers)
-        write_report(config, results, folder, " ".join(["python -m gnmt.study", *sys.argv[1:]]))
+    try:
+        with locked(folder):
+            results = run_study(config, folder, options.workers)
+            write_report(config, results, folder, " ".join(["python -m gnmt.study", *sys.argv[1:]]))
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     print(folder / "report.md")
     return 0
 

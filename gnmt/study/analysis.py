@@ -1,6 +1,7 @@
 """From the records of a study to the numbers that are reported; means and standard errors are over seeds."""
 
 import csv
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,8 +14,11 @@ from gnmt.files import new_file
 from gnmt.study.runner import Results, best_rates, cost_key
 from gnmt.study.settings import Run, Stack, StudyConfig
 
-# A learning rate counts as stable if its trial ends within so many nats of the stack's best trial.
-STABLE_MARGIN = 0.3
+# A trial is stable if it ends within so many nats of the stack's best trial, and the stack learned something if that
+# one is so much better than a model of token frequencies.
+STABLE_MARGIN, LEARNED_MARGIN = 0.3, 0.2
+# Student's t, two-sided 95%, for 1, 2, ... degrees of freedom.
+_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
 
 
 class Mean(NamedTuple):
@@ -22,16 +26,21 @@ class Mean(NamedTuple):
 
     value: float
     error: float
+    seeds: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Mean":
         """Of some measurements."""
         error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-        return cls(statistics.fmean(values), error)
+        return cls(statistics.fmean(values), error, len(values))
 
     def below(self, other: "Mean") -> bool:
-        """Whether it is lower than another one by more than two standard errors of the difference."""
-        return other.value - self.value > 2 * math.hypot(self.error, other.error)
+        """Whether it is lower than another one, at 95% confidence (t test); never for single measurements."""
+        freedom = self.seeds + other.seeds - 2
+        if freedom < 1:
+            return False
+        t = _T[freedom - 1] if freedom <= len(_T) else 2.0
+        return other.value - self.value > t * math.hypot(self.error, other.error)
 
     def __str__(self) -> str:
         return f"{self.value:.2f} ± {self.error:.2f}"
@@ -68,7 +77,8 @@ class Analysis:
 
     def finals(self, stack: Stack) -> list[dict[str, Any]]:
         """The records of a stack's final trainings, one for each seed."""
-        return [self._records[run.key] for run in self.config.finals(self.best_rates) if run.stack == stack]
+        runs = self.config.finals({stack: [self.best_rates[stack]]}, self.config.seeds)
+        return [self._records[run.key] for run in runs]
 
     def stack(self, cell: str, variant: str, depth: int) -> Stack:
         """A stack of the grid; with one layer `residual` is `plain`."""
@@ -83,10 +93,20 @@ class Analysis:
         runs = [run for run in self.config.searches() if run.stack == stack]
         return {run.learning_rate: self._records[run.key]["validation_loss"] for run in runs}
 
-    def highest_stable_rate(self, stack: Stack) -> float:
-        """The highest rate tried whose loss is within `STABLE_MARGIN` of the best."""
+    @property
+    def unigram_loss(self) -> float:
+        """Validation loss of a model of token frequencies alone."""
+        return float(self._records["unigram"]["validation_loss"])
+
+    def highest_stable_rate(self, stack: Stack) -> float | None:
+        """The highest rate up to which, from the best one on, all trials are stable; None if nothing was learned."""
         trials = self.trials(stack)
-        return max(rate for rate, loss in trials.items() if loss <= min(trials.values()) + STABLE_MARGIN)
+        best = min(trials, key=lambda rate: trials[rate])
+        if trials[best] > self.unigram_loss - LEARNED_MARGIN:
+            return None
+        limit = trials[best] + STABLE_MARGIN
+        stable = itertools.takewhile(lambda rate: trials[rate] <= limit, (r for r in sorted(trials) if r >= best))
+        return max(stable)
 
     def layer_values(self, stack: Stack, when: str, name: str) -> list[float]:
         """Geometric mean over seeds of what `probe_layers` found, lowest layer first; of seeds that did not diverge."""
@@ -95,24 +115,39 @@ class Analysis:
             math.exp(statistics.fmean(math.log(max(x, 1e-38)) for x in values)) for values in zip(*found, strict=True)
         ]
 
-    def gamma(self, stack: Stack, when: str, side: str = "encoder") -> Fit | None:
-        """The factor by which a layer changes the gradient norm that passes down through it; None below 2 layers."""
-        norms = self.layer_values(stack, when, f"{side}_gradient")
+    def gamma(self, stack: Stack, when: str) -> Fit | None:
+        """The factor by which an encoder layer changes the gradient norm that passes down; None for one layer.
+
+        The encoder is the cleaner case: a decoder's bottom layer gets a gradient from the attention too.
+        """
+        norms = self.layer_values(stack, when, "encoder_gradient")
         return Fit.of(range(len(norms)), norms[::-1]) if len(norms) > 1 else None
 
-    def time_decay(self, cell: str, when: str) -> Fit | None:
-        """The factor by which a single plain layer changes a gradient that goes back one time step."""
-        depth = min(self.config.depths)
-        norms = self.layer_values(self.stack(cell, "plain", depth), when, "time_gradient")
-        return Fit.of(range(len(norms)), norms) if len(norms) > 1 else None
+    def time_factors(self, cell: str) -> tuple[float, float]:
+        """By what a plain layer changes a gradient that goes back one time step: shallowest stack, start and end."""
+        stack = self.stack(cell, "plain", self.config.depths[0])
+        norms = [self.layer_values(stack, when, "time_gradient") for when in ("start", "end")]
+        start, end = (Fit.of(range(len(by_lag)), by_lag).factor if len(by_lag) > 1 else math.nan for by_lag in norms)
+        return start, end
+
+    def parameter_ratio(self, stack: Stack, when: str) -> float:
+        """Gradient norm of the lowest encoder layer's parameters over the top one's, geometric mean over seeds."""
+        logs = [record["gradients"][when] for record in self.finals(stack) if when in record["gradients"]]
+        if not logs:
+            return math.nan
+        return math.exp(statistics.fmean(log["encoder_1"] - log[f"encoder_{stack.depth}"] for log in logs))
+
+    def batch_difference(self, cell: str) -> float:
+        """Largest difference that `probe_independence` found."""
+        return float(self._records[f"independence {cell}"]["difference"])
 
     def clipped_share(self, stack: Stack) -> float:
         """Mean share of clipped updates in the final trainings."""
         return statistics.fmean(record["clipped_share"] for record in self.finals(stack))
 
-    def cost(self, stack: Stack) -> dict[str, float] | None:
-        """Time, memory and parameters of an update, if they were measured for this stack."""
-        return self._records.get(cost_key(stack))
+    def cost(self, stack: Stack) -> dict[str, float]:
+        """Time, memory and parameters of an update."""
+        return self._records[cost_key(stack)]
 
     def sides(self, stage: str) -> list[tuple[Run, dict[str, Any]]]:
         """The trainings on `initialisation` or `clipping`, with their records."""
@@ -157,7 +192,7 @@ def _name(stack: Stack) -> dict[str, Any]:
 
 
 def _stack_row(analysis: Analysis, stack: Stack) -> dict[str, Any]:
-    loss, cost = analysis.loss(stack), analysis.cost(stack) or {}
+    loss, cost = analysis.loss(stack), analysis.cost(stack)
     row: dict[str, Any] = {
         **_name(stack),
         "learning_rate": analysis.best_rates[stack],
@@ -167,11 +202,10 @@ def _stack_row(analysis: Analysis, stack: Stack) -> dict[str, Any]:
         "diverged": sum(record["diverged"] for record in analysis.finals(stack)),
         "clipped_share": analysis.clipped_share(stack),
     }
-    for side in ("encoder", "decoder"):
-        for when in ("start", "end"):
-            fit = analysis.gamma(stack, when, side)
-            row[f"gamma_{side}_{when}"] = fit.factor if fit else ""
-    return row | {name: cost.get(name, "") for name in ("milliseconds", "mebibytes", "parameters")}
+    for when in ("start", "end"):
+        fit = analysis.gamma(stack, when)
+        row[f"factor_per_layer_{when}"] = fit.factor if fit else ""
+    return row | {name: cost[name] for name in ("milliseconds", "mebibytes", "parameters")}
 
 
 def _layer_rows(analysis: Analysis, stack: Stack) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ def write_plots(analysis: Analysis, folder: Path) -> list[str]:
     """Draw all pictures; return their file names."""
     drawings: dict[str, Callable[[Analysis, Axes, str], None]] = {
         "loss_by_depth.png": _loss_by_depth,
+        "learning_curves.png": _learning_curves,
         "gradient_by_layer.png": _gradient_by_layer,
         "factor_by_depth.png": _factor_by_depth,
         "learning_rates.png": _learning_rates,
@@ -41,8 +42,9 @@ def _loss_by_depth(analysis: Analysis, axis: Axes, cell: str) -> None:
     depths = analysis.config.depths
     for variant, color in _COLORS.items():
         losses = [analysis.loss(analysis.stack(cell, variant, depth)) for depth in depths]
-        values, errors = zip(*losses, strict=True)
+        values, errors = [loss.value for loss in losses], [loss.error for loss in losses]
         axis.errorbar(depths, values, errors, color=color, label=variant, marker="o", capsize=3)
+    axis.axhline(analysis.unigram_loss, color="grey", linewidth=0.5, label="token frequencies alone")
     axis.set(title="loss by depth", xlabel="layers on each side", ylabel="validation loss, nats per token")
 
 
@@ -60,6 +62,16 @@ def _gradient_by_layer(analysis: Analysis, axis: Axes, cell: str) -> None:
         ylabel="norm for the layer's output, relative to the top",
         yscale="log",
     )
+
+
+def _learning_curves(analysis: Analysis, axis: Axes, cell: str) -> None:
+    depth, updates = analysis.config.side_depth, analysis.config.updates
+    for variant, color in _COLORS.items():
+        for record in analysis.finals(analysis.stack(cell, variant, depth)):
+            losses = record["training_losses"]
+            axis.plot([updates * (part + 0.5) / len(losses) for part in range(len(losses))], losses, color=color)
+        axis.plot([], [], color=color, label=variant)
+    axis.set(title=f"training of {depth} layers, each seed", xlabel="update", ylabel="training loss, nats per token")
 
 
 def _factor_by_depth(analysis: Analysis, axis: Axes, cell: str) -> None:
@@ -106,7 +118,7 @@ def _memory(analysis: Analysis, axis: Axes, cell: str) -> None:
 
 def _cost(analysis: Analysis, axis: Axes, cell: str, quantity: str) -> None:
     for variant, color in _COLORS.items():
-        costs = {depth: analysis.cost(analysis.stack(cell, variant, depth)) for depth in analysis.config.cost_depths}
-        found = {depth: cost[quantity] for depth, cost in costs.items() if cost}
-        axis.plot(list(found), list(found.values()), color=color, marker="o", label=variant)
+        costs = {depth: analysis.cost(analysis.stack(cell, variant, depth)) for depth in analysis.config.depths}
+        values = [cost[quantity] for cost in costs.values()]
+        axis.plot(list(costs), values, color=color, marker="o", label=variant)
     axis.set(xlabel="layers on each side", ylim=(0, None))

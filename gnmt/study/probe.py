@@ -52,6 +52,22 @@ def probe_layers(network: GNMT, batch: Batch) -> dict[str, list[float]]:
     return found
 
 
+def probe_independence(network: GNMT, batch: Batch) -> float:
+    """Largest difference of encoder outputs (valid positions) between a batch while training and each row at inference.
+
+    The network has no dropout; what remains is rounding, unless something reads the batch.
+    """
+    with torch.no_grad():
+        together = network.train().encode(batch.source, batch.source_lengths).values
+        network.eval()
+        worst = 0.0
+        for row, length in enumerate(batch.source_lengths.tolist()):
+            alone = network.encode(batch.source[:length, row : row + 1], batch.source_lengths[row : row + 1]).values
+            worst = max(worst, float((alone[0] - together[row, :length]).abs().max()))
+    network.train()
+    return worst
+
+
 def _norm(gradient: Tensor | None) -> float:
     return 0.0 if gradient is None else float(gradient.norm())
 

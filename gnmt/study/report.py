@@ -11,7 +11,7 @@ from gnmt.study.analysis import STABLE_MARGIN, Analysis, write_tables
 from gnmt.study.claims import CLAIMS
 from gnmt.study.plots import write_plots
 from gnmt.study.runner import Results
-from gnmt.study.settings import VARIANTS, StudyConfig
+from gnmt.study.settings import VARIANTS, Stack, StudyConfig
 
 _FILES = """## Files
 
@@ -57,11 +57,12 @@ unidirectional, wiring `parallel`, additive attention, {config.vocab_size} share
 on batches of {config.tokens_per_batch} padded tokens, gradients clipped at norm 1. Variants:
 {", ".join(f"`{name}`" for name in VARIANTS)}; shortcuts begin at layer 2, normalisation stands behind the sum.
 
-Every stack has the same budget. Learning rate: the best of {len(rates)} ({rates[0]:g} to {rates[-1]:g}) in
-trials of {config.search_updates} updates; final trainings: {config.updates} updates with {len(config.seeds)} seeds.
-A trial is stable if it ends within {STABLE_MARGIN:g} nats of the stack's best one. Factors per layer are fitted to the
-norms of the loss' gradient for the encoder layers' outputs. What a short training on a small corpus shows need not hold
-for a long one on a large corpus."""
+Every stack has the same budget. Learning rate: {len(rates)} of them ({rates[0]:g} to {rates[-1]:g}) in trials of
+{config.search_updates} updates; the best {config.num_candidates} are trained in full with the first seed, and the
+better one is taken. Final trainings: {config.updates} updates with {len(config.seeds)} seeds; means are given with their
+standard error, and "better" is a t test at 95%. A trial is stable if it ends within {STABLE_MARGIN:g} nats of the
+stack's best one. Factors per layer are fitted to the norms of the loss' gradient for the encoder layers' outputs. What
+a short training on a small corpus shows need not hold for a long one on a large corpus."""
 
 
 def _claim(analysis: Analysis, number: int) -> str:
@@ -69,7 +70,7 @@ def _claim(analysis: Analysis, number: int) -> str:
     lines = [f"### {number + 1}. {claim.text}", "", f"Holds if: {claim.rule}.", ""]
     for cell in analysis.config.cells:
         finding = claim.examine(analysis, cell)
-        verdict = "**holds**" if finding.holds else "**does not hold**"
+        verdict = {True: "**holds**", False: "**does not hold**", None: "**is not decided**"}[finding.holds]
         lines.append(f"- {cell}: {verdict}. {finding.measured}.")
     return "\n".join(lines)
 
@@ -79,6 +80,12 @@ def _losses(analysis: Analysis, cell: str) -> str:
     lines = [f"| {cell} | {' | '.join(map(str, depths))} |", f"|---|{'---|' * len(depths)}"]
     for variant in VARIANTS:
         stacks = [analysis.stack(cell, variant, depth) for depth in depths]
-        cells = [f"{analysis.loss(stack)} ({analysis.best_rates[stack]:g})" for stack in stacks]
+        cells = [_loss(analysis, stack) for stack in stacks]
         lines.append(f"| {variant} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _loss(analysis: Analysis, stack: Stack) -> str:
+    diverged = sum(record["diverged"] for record in analysis.finals(stack))
+    note = f"; {diverged} diverged" if diverged else ""
+    return f"{analysis.loss(stack)} ({analysis.best_rates[stack]:g}{note})"

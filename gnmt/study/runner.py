@@ -6,7 +6,9 @@ import functools
 import json
 import logging
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures.process import BrokenProcessPool
@@ -22,7 +24,7 @@ from gnmt.nn.gnmt import GNMT
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.study.corpus import Corpus
 from gnmt.study.cost import measure
-from gnmt.study.probe import probe_layers
+from gnmt.study.probe import probe_independence, probe_layers
 from gnmt.study.settings import Run, Stack, StudyConfig
 from gnmt.study.training import train
 
@@ -103,6 +105,11 @@ def _probe_untrained(config: StudyConfig, corpus: Corpus, results: Results) -> N
         if key not in results.records:
             torch.manual_seed(config.seeds[0])
             results.add(key, dict(probe_layers(GNMT(network), corpus.probe_batch)))
+    for cell in config.cells:
+        key = f"independence {cell}"
+        if key not in results.records:
+            network = Stack(cell, "residual_norm", config.side_depth, config.width).network(config.vocab_size)
+            results.add(key, {"difference": probe_independence(GNMT(network), corpus.probe_batch)})
 
 
 def cost_key(stack: Stack) -> str:
@@ -158,9 +165,18 @@ def _train_all(
 
 def _start_worker() -> None:
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # vanishing gradients end among numbers with which CPUs are ten times slower
     logging.disable()
     hide_progress_bars()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word; the parent has the last one
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent was killed, which could not tell it to."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 # Read once in each worker process.

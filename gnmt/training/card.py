@@ -32,8 +32,9 @@ def model_card(config: Any, model: Model, scores: Scores | None) -> str:
     return f"""# GNMT translator {model.source_lang} -> {model.target_lang}
 
 A recurrent sequence-to-sequence model after Wu et al. 2016 (arXiv 1609.08144): {network.num_encoder_layers} encoder and
-{network.num_decoder_layers} decoder LSTM layers of width {network.hidden_size} with residual connections and
-{network.attention} attention, {network.vocab_size} shared SentencePiece pieces, {parameters:.1f} million parameters.
+{network.num_decoder_layers} decoder layers (cell {network.cell}, shortcut {network.shortcut}) of width
+{network.hidden_size}, {network.attention} attention, wiring {network.wiring}, {network.vocab_size} shared SentencePiece
+pieces, {parameters:.1f} million parameters.
 
 Trained on `{config.data.train.path}`, selected by `{config.early_stopping.monitor}` on
 `{config.data.validation.path}`; exported {datetime.date.today().isoformat()} with torch {version}.

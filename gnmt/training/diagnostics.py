@@ -1,5 +1,6 @@
 """Gradient flow while training: logged at an interval, and drawn when training ends."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from gnmt.diagnostics import gradients, layer_parameters, norms, plot_gradient_f
 from gnmt.errors import ConfigError
 from gnmt.training.task import TranslationTask
 
+logger = logging.getLogger(__name__)
+
 # Rows that are kept for the picture; when there are more, every second one goes.
 _MAX_HISTORY = 1000
 
@@ -21,7 +24,7 @@ class Diagnostics(Callback):
     """Measures each layer's gradient and update: `grad_norm/<layer>`, `update_ratio/<layer>`, `clipped_share`.
 
     Gradients are measured before clipping; an update ratio is the norm of an update over the norm of what it changed;
-    the share is of the updates since the last measurement. The run folder gets `gradient_flow.png`.
+    the share is of this process' updates since the last measurement. The run folder gets `gradient_flow.png`.
 
     Args:
         every_n_steps: updates from one measurement to the next; 0 turns the diagnostics off.
@@ -56,8 +59,8 @@ class Diagnostics(Callback):
         for name, change in norms(changes).items():
             found[f"update_ratio/{name}"] = change / max(before[name], torch.finfo(torch.float32).tiny)
         found["clipped_share"] = task.take_clipped_share()
-        for logger in trainer.loggers:
-            logger.log_metrics(found, step=trainer.global_step)
+        for destination in trainer.loggers:
+            destination.log_metrics(found, step=trainer.global_step - 1)  # as Lightning counts
         self._history.append({"step": trainer.global_step, **found})
         if len(self._history) > _MAX_HISTORY:
             del self._history[1::2]
@@ -72,8 +75,12 @@ class Diagnostics(Callback):
         self._draw(trainer)
 
     def _draw(self, trainer: L.Trainer) -> None:
-        if self._history and trainer.is_global_zero:
+        if not self._history or not trainer.is_global_zero:
+            return
+        try:
             plot_gradient_flow(self._history, Path(trainer.default_root_dir) / "gradient_flow.png")
+        except OSError as error:  # a full disk must not keep the checkpoint behind this callback from being tried
+            logger.warning("gradient_flow.png was not written: %s", error)
 
     def state_dict(self) -> dict[str, Any]:
         """What was measured so far: a resumed run draws all of it."""

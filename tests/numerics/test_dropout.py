@@ -96,7 +96,7 @@ def test_recurrent_dropout_leaves_the_weights_themselves_alone_and_draws_anew_at
     torch.manual_seed(2)
     expected = layer.rnn(x)
     torch.manual_seed(2)
-    dropped, state = layer.rnn.step_weights(), layer.rnn.zero_state(x, len(LENGTHS))
+    dropped, state = layer.rnn.training_weights(), layer.rnn.zero_state(x, len(LENGTHS))
     for t, y in enumerate(expected):
         found, state = layer.rnn.step(x[t], state, dropped)
         torch.testing.assert_close(found, y, rtol=1e-9, atol=1e-13)

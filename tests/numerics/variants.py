@@ -22,7 +22,6 @@ _BASE = {
     "num_encoder_layers": 2,
     "num_decoder_layers": 2,
     "first_residual_layer": 2,
-    "num_heads": 2,
     "init_range": 0.4,
 }
 _THREE_LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 3}
@@ -78,7 +77,9 @@ VARIANTS = {
 
 
 def config_of(variant, **settings):
-    return GNMTConfig(**{**_BASE, **VARIANTS[variant], **settings})
+    chosen = {**_BASE, **VARIANTS[variant], **settings}
+    heads = {"num_heads": 2} if chosen.get("attention") == "dot" else {}
+    return GNMTConfig(**{**heads, **chosen})
 
 
 def build(variant, **settings):

@@ -22,6 +22,7 @@ from gnmt.training.cli import build
         (GNMTConfig, {"wiring": "gnmt2"}, "expected one of parallel, gnmt_v2, gnmt"),
         (GNMTConfig, {"attention": "general"}, "expected one of additive, dot"),
         (GNMTConfig, {"attention": "dot", "num_heads": 3}, "num_heads is 3, expected a divisor of hidden_size 1024"),
+        (GNMTConfig, {"num_heads": 4}, "num_heads is 4 with attention additive"),
         (GNMTConfig, {"encoder_layer_sizes": (64, 64)}, r"encoder_layer_sizes is \[64, 64\], expected 8 widths"),
         (GNMTConfig, {"decoder_layer_sizes": (64,) * 8}, "top decoder layer of width 64 with tie_embeddings"),
         (SearchConfig, {"beam_size": 2, "num_hypotheses": 5}, "n-best 5 with beam size 2"),
