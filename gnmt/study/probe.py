@@ -82,6 +82,6 @@ def probe_time(network: GNMT, batch: Batch) -> list[float]:
     embedded.requires_grad_()
     layer = cast("ResidualLayer", network.encoder.layers[0])
     last = layer.rnn(embedded)[-1]
-    direction = torch.randn(last.shape[-1], generator=torch.Generator().manual_seed(0))
+    direction = torch.randn(last.shape[-1], generator=torch.Generator().manual_seed(0)).to(last.dtype)
     (gradient,) = torch.autograd.grad((last @ direction).sum(), embedded)
     return [float(step.norm()) for step in gradient.flip(0)]

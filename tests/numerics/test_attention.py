@@ -5,8 +5,10 @@ import pytest
 import torch
 from twin import additive_attention, dot_attention, weights_of
 
+from gnmt.config import GNMTConfig
 from gnmt.nn import attention
 from gnmt.nn.attention import AdditiveAttention, DotProductAttention, _AdditiveScore
+from gnmt.nn.gnmt import GNMT
 
 LENGTHS = (7, 3, 1)
 MODULES = {
@@ -96,3 +98,33 @@ def test_the_pieces_do_not_change_the_result(monkeypatch):
     whole = _AdditiveScore.apply(*inputs)
     monkeypatch.setattr(attention, "_PIECE_ELEMENTS", 1)
     torch.testing.assert_close(_AdditiveScore.apply(*inputs), whole)
+
+
+@pytest.mark.parametrize("wiring", ["parallel", "gnmt_v2", "gnmt"])
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_training_keeps_no_tensor_of_every_source_and_target_position(wiring, bfloat16):
+    """What is kept for the backward pass grows with T by tensors of one step: no (B, T, S, H), no copies of keys."""
+    config = GNMTConfig(
+        vocab_size=20, hidden_size=32, num_encoder_layers=1, num_decoder_layers=2, wiring=wiring, dropout=0.0
+    )
+    network, rows, source_length = GNMT(config), 2, 40
+    source = torch.randint(4, 20, (source_length, rows))
+    memory_size = rows * source_length * 32
+
+    def large_tensors(steps):
+        kept = set()
+
+        def pack(tensor):
+            if tensor.numel() >= memory_size and tensor.shape[-1] >= 32:
+                kept.add(tensor.data_ptr())
+            return tensor
+
+        target, mask = torch.randint(4, 20, (steps, rows)), torch.ones(steps, rows, dtype=torch.bool)
+        with (
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+            torch.autocast("cpu", torch.bfloat16, enabled=bfloat16),
+        ):
+            logits = network(source, torch.full((rows,), source_length), target, mask)
+        return len(kept), logits
+
+    assert large_tensors(3)[0] == large_tensors(12)[0]

@@ -41,9 +41,9 @@ def test_variants_differ_in_shortcut_and_normalisation_alone():
     assert dataclasses.replace(residual, layer_norm=True) == norm
 
 
-def test_the_best_rate_is_that_of_the_lowest_loss_and_every_seed_gets_it():
-    rates = dict.fromkeys(CONFIG.stacks(), 0.004)
-    runs = CONFIG.finals(rates)
+def test_every_seed_trains_every_stack():
+    rates = dict.fromkeys(CONFIG.stacks(), (0.004,))
+    runs = CONFIG.finals(rates, CONFIG.seeds)
     assert len(runs) == len(set(runs)) == len(rates) * 3
     assert {run.updates for run in runs} == {CONFIG.updates}
 
@@ -56,10 +56,21 @@ def test_a_fit_recovers_a_constant_factor():
 
 
 def test_a_mean_has_the_standard_error_over_seeds():
-    assert Mean.of([1.0, 2.0, 3.0]) == (2.0, pytest.approx(1 / math.sqrt(3)))
-    assert Mean.of([1.0]) == (1.0, 0.0)
-    assert Mean(1.0, 0.1).below(Mean(1.5, 0.1))
-    assert not Mean(1.0, 0.2).below(Mean(1.5, 0.2))
+    assert Mean.of([1.0, 2.0, 3.0]) == (2.0, pytest.approx(1 / math.sqrt(3)), 3)
+    assert Mean.of([1.0]) == (1.0, 0.0, 1)
+
+
+def test_lower_means_a_t_test_at_95_percent():
+    assert Mean(1.0, 0.1, 3).below(Mean(1.4, 0.1, 3))  # 2.83 standard errors against t = 2.78
+    assert not Mean(1.0, 0.1, 3).below(Mean(1.39, 0.1, 3))
+    assert not Mean(1.4, 0.1, 3).below(Mean(1.0, 0.1, 3))
+    assert not Mean(1.0, 0.0, 1).below(Mean(9.0, 0.0, 1))
+
+
+@pytest.mark.parametrize("depths", [(8,), (0, 8), (1, 2)])
+def test_depths_must_suffice_for_the_claims(depths):
+    with pytest.raises(ConfigError, match="expected at least two"):
+        dataclasses.replace(CONFIG, depths=depths)
 
 
 def test_records_survive_a_line_that_was_cut_off(tmp_path):
