@@ -19,20 +19,21 @@ from gnmt.study.settings import StudyConfig
 _CORPUS = "data/home_assistant/en-de/{}.{{lang}}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gnmt.study", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true", help="a small version in under 3 minutes")
-    parser.add_argument("--output", type=Path, help="folder for results (default: runs/study, runs/study-quick)")
-    parser.add_argument("--train", default=_CORPUS.format("train"), help="training corpus (default: %(default)s)")
-    parser.add_argument("--validation", default=_CORPUS.format("validation"), help="(default: %(default)s)")
-    parser.add_argument("--source-lang", default="en", help="(default: %(default)s)")
-    parser.add_argument("--target-lang", default="de", help="(default: %(default)s)")
-    parser.add_argument("--cells", nargs="+", choices=("rnn", "gru", "lstm"), help="(default: rnn lstm)")
-    parser.add_argument("--depths", nargs="+", type=int, help="layers on each side (default: 1 2 4 6 8 12)")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    options = argparse.ArgumentParser(prog="python -m gnmt.study", description=__doc__, allow_abbrev=False)
+    options.add_argument("--quick", action="store_true", help="a small version in under 3 minutes")
+    options.add_argument("--output", type=Path, help="folder for results (default: runs/study, runs/study-quick)")
+    options.add_argument("--train", default=_CORPUS.format("train"), help="training corpus (default: %(default)s)")
+    options.add_argument("--validation", default=_CORPUS.format("validation"), help="(default: %(default)s)")
+    options.add_argument("--source-lang", default="en", help="(default: %(default)s)")
+    options.add_argument("--target-lang", default="de", help="(default: %(default)s)")
+    options.add_argument("--cells", nargs="+", choices=("rnn", "gru", "lstm"), help="(default: rnn lstm)")
+    options.add_argument("--depths", nargs="+", type=int, help="layers on each side (default: 1 2 4 6 8 12)")
+    options.add_argument(
         "--workers", type=int, default=os.cpu_count(), help="trainings at a time (default: %(default)s)"
     )
-    return parser
+    return options
 
 
 def _config(options: argparse.Namespace) -> StudyConfig:
@@ -54,7 +55,7 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     hide_progress_bars()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    options = _parser().parse_args()
+    options = parser().parse_args()
     if options.workers < 1:
         raise ConfigError(f"--workers is {options.workers}, expected at least 1")
     folder = options.output or Path("runs") / ("study-quick" if options.quick else "study")

@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT, toy_pairs
 from parse_only import ParseOnly
 
+from gnmt.study.__main__ import parser
 from gnmt.training.cli import build
 
 README = (ROOT / "README.md").read_text()
@@ -68,6 +69,13 @@ def test_training_commands_parse(command):
     arguments = [argument.replace("runs/mytext/config.yaml", "configs/default.yaml") for argument in arguments]
     known = [str(ROOT / argument) if argument.startswith("configs/") else argument for argument in arguments]
     assert build(known, ParseOnly).config.model.network.num_encoder_layers == 8
+
+
+def test_study_commands_parse():
+    commands = [command for command in COMMANDS if "gnmt.study" in command]
+    assert len(commands) == 2
+    for command in commands:
+        assert parser().parse_args(command.split()[3:]).train.endswith("train.{lang}")
 
 
 def test_training_on_your_own_text_runs(place):
