@@ -21,7 +21,8 @@ class Stack:
     Attributes:
         cell: as in `GNMTConfig`.
         variant: a key of `VARIANTS`; shortcuts begin at layer 2.
-        depth: layers of the encoder, and of the decoder.
+        depth: layers of the encoder, and of the decoder, which has at least two: in a decoder of one layer the context
+            goes straight to the softmax, which would compare another network.
         width: of embeddings and layers.
         init_range: as in `GNMTConfig`.
     """
@@ -39,7 +40,7 @@ class Stack:
             vocab_size=vocab_size,
             hidden_size=self.width,
             num_encoder_layers=self.depth,
-            num_decoder_layers=self.depth,
+            num_decoder_layers=max(2, self.depth),
             num_bidirectional_layers=0,
             cell=self.cell,
             shortcut=str(variant["shortcut"]),
