@@ -52,9 +52,9 @@ def _setting(config: StudyConfig, command: str) -> str:
 torch {torch.__version__}.
 
 A translation network with the same number of layers in encoder and decoder (but at least two in the decoder, whose
-bottom layer does not read the context), all of width {config.width} and unidirectional, wiring `parallel`, additive attention, {config.vocab_size} shared pieces, trained on
-`{config.train.path}` without dropout or label smoothing, in float32, by AdamW
-on batches of {config.tokens_per_batch} padded tokens, gradients clipped at norm 1. Variants:
+bottom layer does not read the context), all of width {config.width} and unidirectional, wiring `parallel`, additive
+attention, {config.vocab_size} shared pieces, trained on `{config.train.path}`
+without dropout or label smoothing, in float32, by AdamW on batches of {config.tokens_per_batch} padded tokens, gradients clipped at norm 1. Variants:
 {", ".join(f"`{name}`" for name in VARIANTS)}; shortcuts begin at layer 2, normalisation stands behind the sum.
 
 Every stack has the same budget. Learning rate: {len(rates)} of them ({rates[0]:g} to {rates[-1]:g}) in trials of

@@ -157,6 +157,10 @@ def _train_all(
             results.add(futures[future].key, future.result())
             if count % 20 == 0 or count == len(todo):
                 logger.info("%s: %d of %d, %.0f s", title, count, len(todo), time.monotonic() - start)
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():  # no waiting for trainings that will be done again
+            process.terminate()
+        raise
     except BrokenProcessPool:
         raise OSError("a worker process was killed (out of memory?); the same command continues the study") from None
     finally:
