@@ -54,8 +54,9 @@ def save_model(model: Model, folder: Path, card: str) -> None:
         card: text of the model card.
     """
     with new_folder(folder) as partial:
+        weights = {name: parameter.detach() for name, parameter in model.network.named_parameters()}  # tied ones once
         try:
-            safetensors.torch.save_model(model.network, str(partial / WEIGHTS))
+            safetensors.torch.save_file(weights, partial / WEIGHTS)
         except safetensors.SafetensorError as error:  # what it makes of a full disk
             raise OSError(f"{folder / WEIGHTS}: {_first_line(error)}") from None
         (partial / CONFIG).write_text(json.dumps(describe(model), indent=2) + "\n", encoding="utf-8")
@@ -92,12 +93,21 @@ def _load_folder(folder: Path, named: Path) -> Model:
         description = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return _build(
             description,
-            lambda network: safetensors.torch.load_model(network, folder / WEIGHTS),
+            lambda network: _load_weights(network, safetensors.torch.load_file(folder / WEIGHTS)),
             Tokenizer.load(folder / TOKENIZER),
             folder,
         )
-    except (ValueError, OSError, safetensors.SafetensorError) as error:
+    except (ValueError, OSError, RecursionError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"model folder {folder} is damaged: {_first_line(error)}") from None
+
+
+def _load_weights(network: GNMT, weights: dict[str, torch.Tensor]) -> None:
+    expected = {name for name, _ in network.named_parameters()}
+    if different := expected.symmetric_difference(weights):
+        raise RuntimeError(f"other weights than the network's: {', '.join(sorted(different))}")
+    if not all(tensor.is_floating_point() for tensor in weights.values()):
+        raise RuntimeError("weights that are no floating-point numbers")
+    network.load_state_dict(weights, strict=False)  # what is tied to a loaded weight is loaded with it
 
 
 def _load_training_checkpoint(path: Path) -> Model:
@@ -119,11 +129,16 @@ def _load_training_checkpoint(path: Path) -> Model:
 def _build(description: Any, load_weights: Callable[[GNMT], object], tokenizer: Tokenizer, path: Path) -> Model:
     try:
         if description["format"] != FORMAT:
-            raise CheckpointError(f"{path} has format {description['format']}, this version reads {FORMAT}")
+            raise CheckpointError(
+                f"{path} has format {description['format']!r}, this version reads {FORMAT}; "
+                "train the model again, or use the version of gnmt that wrote it"
+            )
         network = GNMT(GNMTConfig(**description["network"]))
-        languages = description["source_lang"], description["target_lang"]
+        languages = str(description["source_lang"]), str(description["target_lang"])
         load_weights(network)
-    except (KeyError, TypeError, RuntimeError, ConfigError) as error:
+    except KeyError as error:
+        raise CheckpointError(f"{path} does not fit together: {error} is missing") from None
+    except (TypeError, RuntimeError, ConfigError) as error:
         raise CheckpointError(f"{path} does not fit together: {_first_line(error)}") from None
     if tokenizer.vocab_size != network.config.vocab_size:
         raise CheckpointError(

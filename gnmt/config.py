@@ -4,7 +4,9 @@ The same classes are the Python API, the sections of a YAML file and the command
 Sources: "paper" is Wu et al. 2016 (arXiv 1609.08144).
 """
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from gnmt.errors import ConfigError
 
@@ -23,6 +25,18 @@ def _require_range(settings: object, names: str, low: float, high: float, *, ope
         valid = low <= value < high if open_end or high == INFINITY else low <= value <= high
         bounds = f"at least {low:g}" if high == INFINITY else f"in [{low:g}, {high:g}{')' if open_end else ']'}"
         _require(valid, f"{type(settings).__name__}.{name} is {value}", bounds)
+
+
+def _require_types(settings: Any) -> None:
+    """Check each field against its default's type: settings of a model come from a file that a user was handed."""
+    for field in dataclasses.fields(settings):
+        value, kind = getattr(settings, field.name), type(field.default)
+        if field.default is None:
+            valid = value is None or all(type(item) is int for item in value)
+        else:
+            valid = type(value) is kind or (kind is float and type(value) is int)
+        name = "a list of whole numbers" if field.default is None else kind.__name__
+        _require(valid, f"{type(settings).__name__}.{field.name} is {value!r}", name)
 
 
 def _require_choice(settings: object, name: str, choices: tuple[str, ...]) -> None:
@@ -86,13 +100,14 @@ class GNMTConfig:
     forget_bias: float = 1.0
 
     def __post_init__(self) -> None:
+        _require_types(self)
         _require_range(self, "vocab_size", 5, INFINITY)
         _require_range(
             self, "hidden_size num_encoder_layers num_decoder_layers first_residual_layer num_heads", 1, INFINITY
         )
         _require_range(self, "num_bidirectional_layers", 0, self.num_encoder_layers)
         _require_range(self, "dropout recurrent_dropout", 0, 1, open_end=True)
-        _require_range(self, "init_range", 0, 1)
+        _require(0 < self.init_range <= 1, f"GNMTConfig.init_range is {self.init_range}", "above 0, at most 1")
         _require_range(self, "forget_bias", -10, 10)
         _require_choice(self, "cell", ("lstm", "gru", "rnn"))
         _require_choice(self, "shortcut", ("none", "add", "project"))

@@ -131,14 +131,14 @@ def _explain(message: str, vocab_size: int) -> str:
     if limit := re.search(r"value <= (\d+)", message):
         return (
             f"a vocabulary of {vocab_size} pieces is more than the training text supports: "
-            f"set model.network.vocab_size to at most {limit[1]}"
+            f"set the vocabulary size (model.network.vocab_size of a run) to at most {limit[1]}"
         )
     if re.search(r"[Vv]ocabulary size is smaller than required", message):
         needed = re.search(r"(\d+) vs (\d+)", message)
         least = f" to at least {needed[2]}" if needed else ""
         return (
             f"a vocabulary of {vocab_size} pieces cannot hold the alphabet and 256 bytes: "
-            f"raise model.network.vocab_size{least}"
+            f"raise the vocabulary size (model.network.vocab_size of a run){least}"
         )
     if "sentences_.empty()" in message:
         return "no vocabulary can be trained: there is no text on either side of the training corpus"

@@ -109,7 +109,7 @@ def _read_some(read: Callable[..., Iterator[Pair]], files: tuple[str, ...], opti
         is_empty = False
         yield pair
     if is_empty:
-        raise DataError(f"{' and '.join(files)}: no sentence pairs in it; check data.*.path in the configuration")
+        raise DataError(f"{' and '.join(files)}: no sentence pairs in it; check the path (data.*.path of a run)")
 
 
 def _digest(path: str) -> str:
@@ -117,7 +117,7 @@ def _digest(path: str) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; check data.*.path in the configuration") from None
+        raise DataError(f"cannot read {path}: {error.strerror}; check the path (data.*.path of a run)") from None
 
 
 def _read_aligned(files: tuple[str, str]) -> Iterator[Pair]:

@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--validation", default=_CORPUS.format("validation"), help="(default: %(default)s)")
     options.add_argument("--source-lang", default="en", help="(default: %(default)s)")
     options.add_argument("--target-lang", default="de", help="(default: %(default)s)")
+    options.add_argument("--vocab-size", type=int, default=2000, help="pieces (default: %(default)s)")
     options.add_argument("--cells", nargs="+", choices=("rnn", "gru", "lstm"), help="(default: rnn lstm)")
     options.add_argument("--depths", nargs="+", type=int, help="layers on each side (default: 1 2 4 6 8 12)")
     options.add_argument(
@@ -42,6 +43,7 @@ def _config(options: argparse.Namespace) -> StudyConfig:
         validation=CorpusConfig(options.validation),
         source_lang=options.source_lang,
         target_lang=options.target_lang,
+        vocab_size=options.vocab_size,
     )
     if options.quick:
         config = config.quick()

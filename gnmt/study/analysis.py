@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gnmt.files import new_file
-from gnmt.study.runner import Results, best_rates, cost_key
+from gnmt.study.results import Results
+from gnmt.study.runner import best_rates, cost_key
 from gnmt.study.settings import Run, Stack, StudyConfig
 
 # A trial is stable if it ends within so many nats of the stack's best trial, and the stack learned something if that

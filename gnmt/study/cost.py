@@ -1,7 +1,5 @@
 """Time and memory of training updates, each network in a process of its own."""
 
-import concurrent.futures
-import multiprocessing
 import re
 import resource
 import statistics
@@ -17,6 +15,7 @@ from gnmt.config import GNMTConfig, OptimizerConfig
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import cross_entropy
 from gnmt.optim import build_optimizer
+from gnmt.study.workers import run_jobs
 
 _REPEATS, _WARM_UP = 9, 3
 
@@ -34,9 +33,8 @@ def measure(network: GNMTConfig, steps: int = 16, rows: int = 32, bfloat16: bool
         `milliseconds` of an update (median), `mebibytes` of resident memory at the peak beyond what the program had
         before it built the network, and the number of `parameters`.
     """
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(_measure_here, network, steps, rows, bfloat16).result()
+    ((_, found),) = run_jobs(_measure_here, [(network, steps, rows, bfloat16)])
+    return dict(found)
 
 
 def _measure_here(config: GNMTConfig, steps: int, rows: int, bfloat16: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gnmt.files import new_file
 from gnmt.study.analysis import STABLE_MARGIN, Analysis, write_tables
 from gnmt.study.claims import CLAIMS
 from gnmt.study.plots import write_plots
-from gnmt.study.runner import Results
+from gnmt.study.results import Results
 from gnmt.study.settings import VARIANTS, Stack, StudyConfig
 
 _FILES = """## Files
@@ -54,8 +54,9 @@ torch {torch.__version__}.
 A translation network with the same number of layers in encoder and decoder (but at least two in the decoder, whose
 bottom layer does not read the context), all of width {config.width} and unidirectional, wiring `parallel`, additive
 attention, {config.vocab_size} shared pieces, trained on `{config.train.path}`
-without dropout or label smoothing, in float32, by AdamW on batches of {config.tokens_per_batch} padded tokens, gradients clipped at norm 1. Variants:
-{", ".join(f"`{name}`" for name in VARIANTS)}; shortcuts begin at layer 2, normalisation stands behind the sum.
+without dropout or label smoothing, in float32, by AdamW on batches of {config.tokens_per_batch} padded tokens,
+gradients clipped at norm 1. Variants: {", ".join(f"`{name}`" for name in VARIANTS)}; shortcuts
+begin at layer 2, normalisation stands behind the sum.
 
 Every stack has the same budget. Learning rate: {len(rates)} of them ({rates[0]:g} to {rates[-1]:g}) in trials of
 {config.search_updates} updates; the best {config.num_candidates} are trained in full with the first seed, the better

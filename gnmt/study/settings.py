@@ -125,6 +125,9 @@ class StudyConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depths", tuple(sorted(set(self.depths))))
+        object.__setattr__(self, "cells", tuple(dict.fromkeys(self.cells)))
+        if self.source_lang == self.target_lang:
+            raise ConfigError(f"source and target language are both {self.source_lang!r}, expected two languages")
         if len(self.depths) < 2 or self.depths[0] < 1 or self.side_depth not in self.depths:
             raise ConfigError(
                 f"depths {list(self.depths)}, expected at least two, each at least 1, {self.side_depth} among them"

@@ -122,7 +122,7 @@ class TrainingCLI(LightningCLI):
         """Build everything; what Lightning refuses is the user's mistake."""
         try:
             super().instantiate_classes()
-        except (MisconfigurationException, ModuleNotFoundError, ValueError) as error:
+        except (MisconfigurationException, ModuleNotFoundError, ValueError, RuntimeError) as error:
             raise ConfigError(" ".join(str(error).split())) from None
         if self.config.ckpt_path is not None:
             found, wanted = load_model(self.config.ckpt_path).network.config, self.model.network.config

@@ -42,12 +42,16 @@ def train(arguments: list[str]) -> Scores | None:
 
 @contextlib.contextmanager
 def _interruptible(cli: TrainingCLI) -> Iterator[None]:
+    def advice() -> str:
+        has_checkpoint = (cli.run_folder / "checkpoints" / "last.ckpt").exists()
+        return "continue with --ckpt_path last" if has_checkpoint else "start it again"
+
     try:
         yield
+    except FloatingPointError as error:
+        raise FloatingPointError(f"{error} and {advice()}") from None
     except SystemExit:  # what Lightning makes of Ctrl-C
-        has_checkpoint = (cli.run_folder / "checkpoints" / "last.ckpt").exists()
-        advice = "continue with --ckpt_path last" if has_checkpoint else "nothing is lost, start it again"
-        logger.warning("interrupted at step %d; %s", cli.trainer.global_step, advice)
+        logger.warning("interrupted at step %d; %s", cli.trainer.global_step, advice())
         raise KeyboardInterrupt from None
 
 

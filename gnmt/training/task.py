@@ -123,8 +123,8 @@ class TranslationTask(L.LightningModule):
         sums = self._loss(batch)
         if not sums.smoothed.isfinite():
             raise FloatingPointError(
-                f"the loss is {float(sums.smoothed)} at step {self.global_step}: training diverged; lower "
-                "model.optimizer.learning_rate or trainer.gradient_clip_val and go on with --ckpt_path last"
+                f"the loss is {float(sums.smoothed.detach())} at step {self.global_step}: training diverged; lower "
+                "model.optimizer.learning_rate or trainer.gradient_clip_val"
             )
         self.log("train/loss", sums.nats / sums.tokens, prog_bar=True, batch_size=sums.tokens)
         return sums.smoothed * (self.trainer.world_size / self._global_tokens(sums.tokens))

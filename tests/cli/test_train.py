@@ -35,7 +35,7 @@ def _train(run, corpus):
         ({"data.source_lang": "fr"}, ["train.fr", "No such file"]),
         ({"data.target_lang": "en"}, ["source_lang and target_lang"]),
         ({"model.network.vocab_size": 32000}, ["32000", "more than the training text supports", "at most"]),
-        ({"model.network.vocab_size": 20}, ["20 pieces", "raise model.network.vocab_size"]),
+        ({"model.network.vocab_size": 20}, ["20 pieces", "raise the vocabulary size"]),
         ({"model.network.num_layer": 3}, ["num_layer", "did you mean model.network.num_encoder_layers"]),
         ({"trainer.max_epoch": 3}, ["max_epoch", "did you mean trainer.max_epochs"]),
         ({"model.network.dropout": "a lot"}, ["dropout", "a lot"]),

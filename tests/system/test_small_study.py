@@ -8,7 +8,8 @@ import pytest
 from gnmt.config import CorpusConfig
 from gnmt.study.claims import CLAIMS
 from gnmt.study.report import write_report
-from gnmt.study.runner import Results, run_study
+from gnmt.study.results import Results
+from gnmt.study.runner import run_study
 from gnmt.study.settings import StudyConfig
 
 VERDICTS = ("holds", "does not hold", "is not decided")

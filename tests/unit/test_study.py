@@ -9,7 +9,7 @@ from gnmt.config import CorpusConfig
 from gnmt.errors import ConfigError
 from gnmt.files import locked
 from gnmt.study.analysis import Fit, Mean
-from gnmt.study.runner import Results
+from gnmt.study.results import Results
 from gnmt.study.settings import Stack, StudyConfig
 
 CONFIG = StudyConfig(CorpusConfig("train.{lang}"), CorpusConfig("validation.{lang}"))
@@ -83,6 +83,26 @@ def test_records_survive_a_line_that_was_cut_off(tmp_path):
     assert list(again.records) == ["a"]
     again.add("b", {"validation_loss": 2.0})
     assert Results(tmp_path, CONFIG).records.keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("damage", ['{"key": "b", "valid', "\0" * 40, "[1]", "null", "{}", '"text"'])
+def test_a_damaged_line_is_left_out_and_the_others_are_kept(tmp_path, damage, caplog):
+    results = Results(tmp_path, CONFIG)
+    results.add("a", {"validation_loss": 1.0})
+    results.add("c", {"validation_loss": 2.0})
+    path = tmp_path / "runs.jsonl"
+    first, last = path.read_text().splitlines()
+    path.write_text(f"{first}\n{damage}\n{last}\n")
+    assert list(Results(tmp_path, CONFIG).records) == ["a", "c"]
+    assert "line 2 is damaged" in caplog.text or damage == "null"
+
+
+def test_a_folder_keeps_one_corpus(tmp_path):
+    results = Results(tmp_path, CONFIG)
+    results.check_corpus("one")
+    Results(tmp_path, CONFIG).check_corpus("one")
+    with pytest.raises(ConfigError, match="another corpus"):
+        Results(tmp_path, CONFIG).check_corpus("two")
 
 
 def test_a_folder_keeps_one_study(tmp_path):

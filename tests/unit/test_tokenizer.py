@@ -62,9 +62,7 @@ def test_training_is_deterministic_and_pickles_as_its_bytes(tokenizer):
     assert tokenizer.vocab_size == 320
 
 
-@pytest.mark.parametrize(
-    ("size", "message"), [(32000, "set model.network.vocab_size to at most"), (100, "raise model.network.vocab_size")]
-)
+@pytest.mark.parametrize(("size", "message"), [(32000, "to at most"), (100, "raise the vocabulary size")])
 def test_impossible_sizes_say_what_is_possible(size, message):
     with pytest.raises(ConfigError, match=message):
         Tokenizer.train((text for pair in toy_pairs() for text in pair), size)
