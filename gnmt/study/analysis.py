@@ -15,8 +15,8 @@ from gnmt.study.results import Results
 from gnmt.study.runner import best_rates, cost_key
 from gnmt.study.settings import Run, Stack, StudyConfig
 
-# A trial is stable if it ends within so many nats of the stack's best trial, and the stack learned something if that
-# one is so much better than a model of token frequencies.
+# A trial is stable if it ends within so many nats of the stack's best trial, and has learned something if it is so much
+# better than a model of token frequencies.
 STABLE_MARGIN, LEARNED_MARGIN = 0.3, 0.2
 # Student's t, two-sided 95%, for 1, 2, ... degrees of freedom.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
@@ -103,9 +103,9 @@ class Analysis:
         """The highest rate up to which, from the best one on, all trials are stable; None if nothing was learned."""
         trials = self.trials(stack)
         best = min(trials, key=lambda rate: trials[rate])
-        if trials[best] > self.unigram_loss - LEARNED_MARGIN:
+        limit = min(trials[best] + STABLE_MARGIN, self.unigram_loss - LEARNED_MARGIN)
+        if trials[best] > limit:
             return None
-        limit = trials[best] + STABLE_MARGIN
         stable = itertools.takewhile(lambda rate: trials[rate] <= limit, (r for r in sorted(trials) if r >= best))
         return max(stable)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from gnmt.files import new_file
-from gnmt.study.analysis import STABLE_MARGIN, Analysis, write_tables
+from gnmt.study.analysis import LEARNED_MARGIN, STABLE_MARGIN, Analysis, write_tables
 from gnmt.study.claims import CLAIMS
 from gnmt.study.plots import write_plots
 from gnmt.study.results import Results
@@ -62,7 +62,7 @@ Every stack has the same budget. Learning rate: {len(rates)} of them ({rates[0]:
 {config.search_updates} updates; the best {config.num_candidates} are trained in full with the first seed, the better
 one is taken. Final trainings: {config.updates} updates with {len(config.seeds)} seeds; means are given with their
 standard error, and "better" is a t test at 95%. A trial is stable if it ends within {STABLE_MARGIN:g} nats of the
-stack's best one. Factors per layer are fitted to the norms of the loss' gradient for the encoder layers' outputs. What
+stack's best one and at least {LEARNED_MARGIN:g} below a model of token frequencies. Factors per layer are fitted to the norms of the loss' gradient for the encoder layers' outputs. What
 a short training on a small corpus shows need not hold for a long one on a large corpus."""
 
 

@@ -178,6 +178,11 @@ def test_stable_rates_decide_unless_nothing_was_learned(norm_top, residual_top, 
     assert verdict("higher learning rates", numbers) is expected
 
 
+def test_a_trial_near_the_token_frequencies_is_not_stable():
+    numbers = analysis(trial=lambda stack, rate: 5.4 if rate <= 0.004 else PLATEAU - 0.1)
+    assert numbers.highest_stable_rate(CONFIG.stacks()[0]) == 0.004
+
+
 def test_a_stable_rate_beyond_an_unstable_one_does_not_count():
     numbers = analysis(trial=lambda stack, rate: 6.0 if rate == 0.008 else 5.0)
     assert numbers.highest_stable_rate(CONFIG.stacks()[0]) == 0.004
