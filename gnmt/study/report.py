@@ -62,8 +62,9 @@ Every stack has the same budget. Learning rate: {len(rates)} of them ({rates[0]:
 {config.search_updates} updates; the best {config.num_candidates} are trained in full with the first seed, the better
 one is taken. Final trainings: {config.updates} updates with {len(config.seeds)} seeds; means are given with their
 standard error, and "better" is a t test at 95%. A trial is stable if it ends within {STABLE_MARGIN:g} nats of the
-stack's best one and at least {LEARNED_MARGIN:g} below a model of token frequencies. Factors per layer are fitted to the norms of the loss' gradient for the encoder layers' outputs. What
-a short training on a small corpus shows need not hold for a long one on a large corpus."""
+stack's best one and at least {LEARNED_MARGIN:g} below a model of token frequencies. Factors per layer are fitted to the
+norms of the loss' gradient for the encoder layers' outputs. What a short training on a small corpus shows need not hold
+for a long one on a large corpus."""
 
 
 def _claim(analysis: Analysis, number: int) -> str:
