@@ -82,8 +82,8 @@ class Analysis:
         return [self._records[run.key] for run in runs]
 
     def stack(self, cell: str, variant: str, depth: int) -> Stack:
-        """A stack of the grid; with one layer `residual` is `plain`."""
-        return Stack(cell, "plain" if (variant, depth) == ("residual", 1) else variant, depth, self.config.width)
+        """A stack of the grid."""
+        return Stack(cell, variant, depth, self.config.width)
 
     def loss(self, stack: Stack) -> Mean:
         """Validation loss of the final trainings, nats per token."""

@@ -151,16 +151,12 @@ class StudyConfig:
         )
 
     def stacks(self) -> list[Stack]:
-        """The grid, and for each cell the plain stack of a quarter of `side_depth` whose width costs the same.
-
-        A stack of one layer has nothing to bridge, so there `residual` would repeat `plain`.
-        """
+        """The grid, and for each cell the plain stack of a quarter of `side_depth` whose width costs the same."""
         grid = [
             Stack(cell, variant, depth, self.width)
             for cell in self.cells
             for depth in self.depths
             for variant in VARIANTS
-            if depth > 1 or variant != "residual"
         ]
         return grid + [self.wide_stack(cell) for cell in self.cells]
 

@@ -41,6 +41,7 @@ def _train(run, digits):
             "model.network.dropout": 0.0,
             "model.label_smoothing": 0.0,
             "model.num_samples": 0,
+            "diagnostics.every_n_steps": 0,
             "model.optimizer.learning_rate": 4e-3,
             "model.optimizer.warmup_steps": 100,
             "early_stopping.monitor": "val/chrf",
