@@ -9,11 +9,8 @@ import sys
 from pathlib import Path
 
 from gnmt.config import CorpusConfig
-from gnmt.data.bitext import hide_progress_bars
 from gnmt.errors import ConfigError, run_program
 from gnmt.files import locked
-from gnmt.study.report import write_report
-from gnmt.study.runner import run_study
 from gnmt.study.settings import StudyConfig
 
 _CORPUS = "data/home_assistant/en-de/{}.{{lang}}"
@@ -54,6 +51,11 @@ def _config(options: argparse.Namespace) -> StudyConfig:
 
 def main() -> int:
     """Run the command line: exit status 0, or 1 if a worker was killed or the disk failed."""
+    # Every worker process imports this module: what takes seconds to load stays out of its head.
+    from gnmt.data.bitext import hide_progress_bars
+    from gnmt.study.report import write_report
+    from gnmt.study.runner import run_study
+
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     hide_progress_bars()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

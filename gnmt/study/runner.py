@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gnmt.data.bitext import hide_progress_bars
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.study.corpus import Corpus
@@ -118,8 +119,11 @@ def _train_all(
             logger.info("%s: %d of %d, %.0f s", title, count, len(todo), time.monotonic() - start)
 
 
-# Read once in each worker process.
-_corpus = functools.cache(Corpus)
+@functools.cache
+def _corpus(config: StudyConfig, folder: Path) -> Corpus:
+    """Read once in each worker process."""
+    hide_progress_bars()
+    return Corpus(config, folder)
 
 
 def _train_one(run: Run, config: StudyConfig, folder: Path) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from gnmt.data.bitext import hide_progress_bars
-
 
 def run_jobs(
     work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], workers: int = 1, threads: int | None = None
@@ -61,7 +59,6 @@ def _start(parent: int, threads: int | None) -> None:
         torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # vanishing gradients end among numbers with which CPUs are ten times slower
     logging.disable()
-    hide_progress_bars()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
