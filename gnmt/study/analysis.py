@@ -62,6 +62,11 @@ class Fit(NamedTuple):
         variance = logs.var()
         return cls(float(np.exp(slope)), float(1 - residual.var() / variance) if variance else 1.0)
 
+    @classmethod
+    def per_layer(cls, norms: Sequence[float]) -> "Fit":
+        """Of a quantity by the number of layers above; the lowest layer comes first."""
+        return cls.of(range(len(norms)), norms[::-1])
+
 
 class Analysis:
     """Everything that tables, plots and claims ask for.
@@ -122,7 +127,7 @@ class Analysis:
         The encoder is the cleaner case: a decoder's bottom layer gets a gradient from the attention too.
         """
         norms = self.layer_values(stack, when, "encoder_gradient")
-        return Fit.of(range(len(norms)), norms[::-1]) if len(norms) > 1 else None
+        return Fit.per_layer(norms) if len(norms) > 1 else None
 
     def time_factors(self, cell: str) -> tuple[float, float]:
         """By what a plain layer changes a gradient that goes back one time step: shallowest stack, start and end."""
@@ -156,8 +161,7 @@ class Analysis:
 
     def untrained(self, cell: str, name: str) -> Fit:
         """The factor per layer before training, of one of `StudyConfig.untrained`."""
-        norms = self._records[f"start {cell} {name}"]["encoder_gradient"]
-        return Fit.of(range(len(norms)), norms[::-1])
+        return Fit.per_layer(self._records[f"start {cell} {name}"]["encoder_gradient"])
 
 
 def write_tables(analysis: Analysis, folder: Path) -> None:

@@ -65,12 +65,14 @@ class _Trainer:
         sums = loss_sums(self._network, batch)
         (sums.smoothed / sums.tokens).backward()
         limit = self._run.clip_norm or math.inf
-        norm = float(torch.nn.utils.get_total_norm([p.grad for p in self._network.parameters() if p.grad is not None]))
+        parameters = list(self._network.parameters())
+        total_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = float(total_norm)
         if not math.isfinite(norm):
             return False
         if self.updates % _GRADIENTS_EVERY == 0:
             self._watch()
-        torch.nn.utils.clip_grad_norm_(self._network.parameters(), limit)
+        torch.nn.utils.clip_grads_with_norm_(parameters, limit, total_norm)
         self._losses.append(float(sums.nats) / sums.tokens)
         self._optimizer.step()
         self._schedule.step()
