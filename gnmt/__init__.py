@@ -3,7 +3,8 @@
 from gnmt.config import GNMTConfig, SearchConfig
 from gnmt.errors import GNMTError
 from gnmt.nn.gnmt import GNMT
-from gnmt.search.beam import Hypothesis, beam_search
+from gnmt.search.beam import beam_search
+from gnmt.search.hypotheses import Hypothesis
 from gnmt.tokenizer import Tokenizer
 from gnmt.translator import Translator
 from gnmt.version import __version__

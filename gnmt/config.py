@@ -4,45 +4,9 @@ The same classes are the Python API, the sections of a YAML file and the command
 Sources: "paper" is Wu et al. 2016 (arXiv 1609.08144).
 """
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
-from gnmt.errors import ConfigError
-
-INFINITY = float("inf")
-
-
-def _require(valid: bool, found: str, expected: str) -> None:
-    if not valid:
-        raise ConfigError(f"{found}, expected {expected}")
-
-
-def _require_range(settings: object, names: str, low: float, high: float, *, open_end: bool = False) -> None:
-    """Check that each named field lies in [low, high], or in [low, high) if `open_end`."""
-    for name in names.split():
-        value = getattr(settings, name)
-        valid = low <= value < high if open_end or high == INFINITY else low <= value <= high
-        bounds = f"at least {low:g}" if high == INFINITY else f"in [{low:g}, {high:g}{')' if open_end else ']'}"
-        _require(valid, f"{type(settings).__name__}.{name} is {value}", bounds)
-
-
-def _require_types(settings: Any) -> None:
-    """Check each field against its default's type: settings of a model come from a file that a user was handed."""
-    for field in dataclasses.fields(settings):
-        value, kind = getattr(settings, field.name), type(field.default)
-        if field.default is None:
-            valid = value is None or all(type(item) is int for item in value)
-        else:
-            valid = type(value) is kind or (kind is float and type(value) is int)
-        name = "a list of whole numbers" if field.default is None else kind.__name__
-        _require(valid, f"{type(settings).__name__}.{field.name} is {value!r}", name)
-
-
-def _require_choice(settings: object, name: str, choices: tuple[str, ...]) -> None:
-    value = getattr(settings, name)
-    expected = f"one of {', '.join(choices)}"
-    _require(value in choices, f"{type(settings).__name__}.{name} is {value!r}", expected)
+from gnmt.checks import INFINITY, require, require_choice, require_range, require_types
 
 
 @dataclass(frozen=True)
@@ -100,33 +64,33 @@ class GNMTConfig:
     forget_bias: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_types(self)
-        _require_range(self, "vocab_size", 5, INFINITY)
-        _require_range(
+        require_types(self)
+        require_range(self, "vocab_size", 5, INFINITY)
+        require_range(
             self, "hidden_size num_encoder_layers num_decoder_layers first_residual_layer num_heads", 1, INFINITY
         )
-        _require_range(self, "num_bidirectional_layers", 0, self.num_encoder_layers)
-        _require_range(self, "dropout recurrent_dropout", 0, 1, open_end=True)
-        _require(0 < self.init_range <= 1, f"GNMTConfig.init_range is {self.init_range}", "above 0, at most 1")
-        _require_range(self, "forget_bias", -10, 10)
-        _require_choice(self, "cell", ("lstm", "gru", "rnn"))
-        _require_choice(self, "shortcut", ("none", "add", "project"))
-        _require_choice(self, "wiring", ("parallel", "gnmt_v2", "gnmt"))
-        _require_choice(self, "attention", ("additive", "dot"))
+        require_range(self, "num_bidirectional_layers", 0, self.num_encoder_layers)
+        require_range(self, "dropout recurrent_dropout", 0, 1, open_end=True)
+        require(0 < self.init_range <= 1, f"GNMTConfig.init_range is {self.init_range}", "above 0, at most 1")
+        require_range(self, "forget_bias", -10, 10)
+        require_choice(self, "cell", ("lstm", "gru", "rnn"))
+        require_choice(self, "shortcut", ("none", "add", "project"))
+        require_choice(self, "wiring", ("parallel", "gnmt_v2", "gnmt"))
+        require_choice(self, "attention", ("additive", "dot"))
         for side in ("encoder", "decoder"):
             self._check_layer_sizes(side)
-        _require(
+        require(
             self.hidden_size % self.num_heads == 0,
             f"GNMTConfig.num_heads is {self.num_heads}",
             f"a divisor of hidden_size {self.hidden_size}",
         )
-        _require(
+        require(
             self.attention == "dot" or self.num_heads == 1,
             f"GNMTConfig.num_heads is {self.num_heads} with attention {self.attention}",
             "attention dot for more than one head",
         )
         if self.tie_embeddings:
-            _require(
+            require(
                 self.decoder_sizes[-1] == self.hidden_size,
                 f"a top decoder layer of width {self.decoder_sizes[-1]} with tie_embeddings",
                 f"hidden_size {self.hidden_size}, or tie_embeddings false",
@@ -139,7 +103,7 @@ class GNMTConfig:
             return
         object.__setattr__(self, name, tuple(sizes))  # a list when it comes from JSON
         layers = getattr(self, f"num_{side}_layers")
-        _require(
+        require(
             len(sizes) == layers and all(size >= 1 for size in sizes),
             f"GNMTConfig.{name} is {list(sizes)}",
             f"{layers} widths (num_{side}_layers), each at least 1",
@@ -158,14 +122,21 @@ class GNMTConfig:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Beam search (paper section 7).
+    """Beam search (paper section 7), or sampling.
 
     Attributes:
-        beam_size: unfinished hypotheses kept for each sentence; 1 is greedy search.
-        num_hypotheses: finished hypotheses returned for each sentence, at most beam_size.
+        beam_size: unfinished hypotheses kept for each sentence; 1 is greedy search. Samples drawn, when sampling.
+        num_hypotheses: finished hypotheses wanted for each sentence, at most beam_size.
         length_penalty: alpha of lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end-of-sentence token.
         coverage_penalty: beta of cp(X; Y) = beta * sum_i log(min(sum_j p_ij, 1)).
         max_length_factor: a hypothesis ends at max_length_factor * (source tokens) + 10 tokens.
+        token_pruning: nats below a hypothesis' best next token at which tokens are no longer tried (paper: 3).
+        hypothesis_pruning: score below the best finished hypothesis at which others are given up (paper: 3).
+        no_repeat_ngram_size: no n-gram of this many tokens comes twice in a translation; 0 allows all.
+        temperature: 0 for beam search; above 0 translations are drawn at random, the more evenly the higher it is.
+        top_k: when sampling, draw among this many most probable tokens; 0 for all.
+        top_p: when sampling, draw among the most probable tokens that have this probability together.
+        seed: of sampling; a sentence's samples depend on it and on the sentence's number alone.
     """
 
     beam_size: int = 5
@@ -173,16 +144,32 @@ class SearchConfig:
     length_penalty: float = 0.6
     coverage_penalty: float = 0.0
     max_length_factor: float = 2.0
+    token_pruning: float = INFINITY
+    hypothesis_pruning: float = INFINITY
+    no_repeat_ngram_size: int = 0
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_range(self, "beam_size num_hypotheses", 1, INFINITY)
-        _require(
+        require_range(self, "beam_size num_hypotheses", 1, INFINITY)
+        require(
             self.num_hypotheses <= self.beam_size,
             f"n-best {self.num_hypotheses} with beam size {self.beam_size}",
             "n-best to be at most the beam size: lower --n-best or raise --beam-size",
         )
-        _require_range(self, "length_penalty coverage_penalty", 0, INFINITY)
-        _require_range(self, "max_length_factor", 0.1, 100)
+        require_range(self, "length_penalty coverage_penalty", 0, INFINITY)
+        for name in ("token_pruning", "hypothesis_pruning"):
+            require(getattr(self, name) >= 0, f"SearchConfig.{name} is {getattr(self, name)}", "at least 0, or inf")
+        require_range(self, "no_repeat_ngram_size temperature top_k seed", 0, INFINITY)
+        require_range(self, "max_length_factor", 0.1, 100)
+        require(0 < self.top_p <= 1, f"SearchConfig.top_p is {self.top_p}", "above 0, at most 1")
+        require(
+            bool(self.temperature) or (self.top_k == 0 and self.top_p == 1),
+            f"SearchConfig.top_k {self.top_k} and top_p {self.top_p} with temperature 0",
+            "a temperature above 0: they limit what is sampled",
+        )
 
 
 @dataclass(frozen=True)
@@ -210,17 +197,17 @@ class CorpusConfig:
     target_column: str | None = None
 
     def __post_init__(self) -> None:
-        _require(bool(self.path.strip()), "an empty corpus path", "a file name or a hub id")
+        require(bool(self.path.strip()), "an empty corpus path", "a file name or a hub id")
         is_text = "{lang}" in self.path or self.target_path is not None
         is_local = is_text or self.path.removesuffix(".gz").endswith((".tsv", ".jsonl", ".json", ".parquet"))
         hub_only = [name for name in ("hub_config", "split", "revision") if getattr(self, name) is not None]
-        _require(
+        require(
             not (is_local and hub_only),
             f"{', '.join(hub_only)} for the file {self.path}",
             "them for hub data sets only",
         )
-        _require(not (is_text and self.source_column), f"columns for the text file {self.path}", "them for tables only")
-        _require(
+        require(not (is_text and self.source_column), f"columns for the text file {self.path}", "them for tables only")
+        require(
             (self.source_column is None) == (self.target_column is None),
             f"source_column {self.source_column!r} and target_column {self.target_column!r}",
             "both or neither",
@@ -242,8 +229,8 @@ class TokenizerConfig:
     max_sentences: int = 2_000_000
 
     def __post_init__(self) -> None:
-        _require_choice(self, "model_type", ("unigram", "bpe"))
-        _require_range(self, "max_sentences", 1, INFINITY)
+        require_choice(self, "model_type", ("unigram", "bpe"))
+        require_range(self, "max_sentences", 1, INFINITY)
 
 
 @dataclass(frozen=True)
@@ -261,9 +248,9 @@ class BatchConfig:
     max_length_ratio: float = 5.0
 
     def __post_init__(self) -> None:
-        _require_range(self, "max_length", 2, INFINITY)
-        _require_range(self, "max_length_ratio", 1, INFINITY)
-        _require(
+        require_range(self, "max_length", 2, INFINITY)
+        require_range(self, "max_length_ratio", 1, INFINITY)
+        require(
             self.tokens_per_batch >= self.max_length,
             f"tokens_per_batch {self.tokens_per_batch} with max_length {self.max_length}",
             "a batch that holds at least one sentence of the greatest length",
@@ -289,6 +276,6 @@ class OptimizerConfig:
     weight_decay: float = 0.01
 
     def __post_init__(self) -> None:
-        _require_range(self, "learning_rate weight_decay warmup_steps", 0, INFINITY)
-        _require_range(self, "final_rate", 0, 1)
-        _require(all(0 <= beta < 1 for beta in self.betas), f"betas {self.betas}", "two numbers in [0, 1)")
+        require_range(self, "learning_rate weight_decay warmup_steps", 0, INFINITY)
+        require_range(self, "final_rate", 0, 1)
+        require(all(0 <= beta < 1 for beta in self.betas), f"betas {self.betas}", "two numbers in [0, 1)")

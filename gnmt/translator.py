@@ -1,6 +1,7 @@
-"""Lines in, translations out: windows of lines are sorted by length, batched, searched, and put back in order."""
+"""Lines in, translations out: windows of lines are sorted by length, searched together, and put back in order."""
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -10,8 +11,13 @@ import torch
 from gnmt.checkpoint import Model, load_model
 from gnmt.config import SearchConfig
 from gnmt.data.padding import pad_sources
-from gnmt.errors import ConfigError
-from gnmt.search.beam import beam_search
+from gnmt.errors import ConfigError, DataError
+from gnmt.inference.network import InferenceNetwork
+from gnmt.inference.products import PRECISIONS, fastest_precision
+from gnmt.search.beam import Search
+from gnmt.search.constraints import Constraints
+from gnmt.search.hypotheses import Hypothesis, Request
+from gnmt.segments import split_long, split_sentences
 
 
 class TextHypothesis(NamedTuple):
@@ -19,15 +25,18 @@ class TextHypothesis(NamedTuple):
 
     Attributes:
         text: detokenised.
-        score: what hypotheses are ranked by, see `gnmt.search.beam.Hypothesis`.
+        score: what hypotheses are ranked by, see `gnmt.search.hypotheses.Hypothesis`; of a line that was translated
+            in parts, the sum over them.
         log_prob: of the whole translation, in nats.
         is_complete: False if it was cut off at the length limit.
+        parts: of each part of the line that was translated alone, its ids and attention.
     """
 
     text: str
     score: float
     log_prob: float
     is_complete: bool
+    parts: tuple[Hypothesis, ...]
 
 
 class Translation(NamedTuple):
@@ -37,11 +46,13 @@ class Translation(NamedTuple):
         hypotheses: best first, no text twice; at least one, at most `SearchConfig.num_hypotheses`.
         source_tokens: tokens of the line.
         is_cropped: whether the line was longer than the limit, so that its end was not translated.
+        sources: ids of each part of the line that was translated alone; one part as a rule.
     """
 
     hypotheses: list[TextHypothesis]
     source_tokens: int
     is_cropped: bool
+    sources: tuple[list[int], ...]
 
     @property
     def text(self) -> str:
@@ -51,7 +62,10 @@ class Translation(NamedTuple):
 
 # Lines read ahead: within them, lines of similar length share a batch, and they are written together.
 WINDOW = 2000
-_EMPTY = TextHypothesis("", 0.0, 0.0, True)
+ON_LONG = ("crop", "split", "error")
+_EMPTY = TextHypothesis("", 0.0, 0.0, True, ())
+# The share of a batch that may be done before new sentences take the places.
+_DONE_SHARE = 1 / 8
 
 
 class Translator:
@@ -61,9 +75,18 @@ class Translator:
         model: network, vocabulary and languages.
         search: beam size, number of hypotheses, penalties.
         device: where to compute: `cpu`, `cuda`, ..., or `auto` for a GPU if there is one.
+        precision: of the weights' products: `fp32`, `bf16`, on CPUs `int8`, or `auto`: `bf16` where it is faster than
+            `fp32`, which is measured when the translator is made.
         batch_size: limit of a batch, in sentences or in padded source tokens.
         batch_type: what `batch_size` counts, `sents` or `tokens`.
-        max_input_length: tokens of a line that are translated; the rest of a longer one is cropped and reported.
+        max_input_length: tokens that are translated at once.
+        on_long: what becomes of a longer line: its end is left out (`crop`), it is cut at ends of sentences and the
+            parts' translations are joined (`split`), or it is an `error`.
+        by_sentence: whether every line is cut at ends of sentences, however short.
+        keep_attention: whether hypotheses carry their attention.
+
+    Raises:
+        ConfigError: a setting is not valid, or the device cannot compute at this precision.
     """
 
     def __init__(
@@ -72,32 +95,43 @@ class Translator:
         search: SearchConfig | None = None,
         *,
         device: str = "auto",
+        precision: str = "fp32",
         batch_size: int = 64,
         batch_type: str = "sents",
         max_input_length: int = 500,
+        on_long: str = "crop",
+        by_sentence: bool = False,
+        keep_attention: bool = False,
     ) -> None:
-        if batch_type not in ("sents", "tokens"):
-            raise ConfigError(f"batch type {batch_type!r}, expected 'sents' or 'tokens'")
+        _require_choice("batch type", batch_type, ("sents", "tokens"))
+        _require_choice("precision", precision, PRECISIONS)
+        _require_choice("on_long", on_long, ON_LONG)
         if batch_size < 1 or max_input_length < 1:
             raise ConfigError(
                 f"batch size {batch_size} and maximum input length {max_input_length}, expected at least 1"
             )
         self.search = search or SearchConfig()
         self.device = _device(device)
+        self.precision = fastest_precision(self.device) if precision == "auto" else precision
         self.network = model.network.eval().to(self.device)
         self.tokenizer = model.tokenizer
         self.source_lang, self.target_lang = model.source_lang, model.target_lang
+        self._decoder = InferenceNetwork(self.network, self.precision)
         self._batch_size, self._batch_type = batch_size, batch_type
-        self._max_input_length = max_input_length
+        self._max_input_length, self._on_long, self._by_sentence = max_input_length, on_long, by_sentence
+        self._keep_attention = keep_attention
+        self._lines_seen = 0
 
     @classmethod
-    def from_pretrained(cls, path: str | Path, search: SearchConfig | None = None, *, device: str = "auto") -> Self:
+    def from_pretrained(
+        cls, path: str | Path, search: SearchConfig | None = None, *, device: str = "auto", precision: str = "auto"
+    ) -> Self:
         """Load a run folder, a model folder or a `.ckpt` file.
 
         Raises:
             CheckpointError: it is not there or not whole.
         """
-        return cls(load_model(path), search, device=device)
+        return cls(load_model(path), search, device=device, precision=precision)
 
     def translate(self, lines: Iterable[str], window: int = WINDOW) -> Iterator[Translation]:
         """Translate a stream in bounded memory.
@@ -113,47 +147,108 @@ class Translator:
         while block := list(itertools.islice(lines, window)):
             yield from self.translate_batch(block)
 
-    def translate_batch(self, lines: Sequence[str]) -> list[Translation]:
-        """Translate some lines: one translation for each, in order. A line with nothing to see in it stays empty."""
-        encoded = [self.tokenizer.encode(line) for line in lines]
-        hypotheses = self.search_ids([ids[: self._max_input_length] for ids in encoded])
-        return [
-            Translation(found if ids else [_EMPTY], len(ids), len(ids) > self._max_input_length)
-            for ids, found in zip(encoded, hypotheses, strict=True)
-        ]
+    def translate_batch(
+        self, lines: Sequence[str], constraints: Sequence[Constraints] | None = None
+    ) -> list[Translation]:
+        """Translate some lines: one translation for each, in order. A line with nothing to see in it stays empty.
 
-    def search_ids(self, sources: Sequence[Sequence[int]]) -> list[list[TextHypothesis]]:
-        """Search for each source (ids without special tokens); no hypotheses for an empty one."""
-        results: list[list[TextHypothesis]] = [[] for _ in sources]
-        for batch in self._batches([len(ids) for ids in sources]):
-            source, lengths = pad_sources([sources[i] for i in batch])
-            found = beam_search(
-                self.network,
-                source.to(self.device),
-                lengths.to(self.device),
-                self.search,
-                bos_id=self.tokenizer.bos_id,
-                eos_id=self.tokenizer.eos_id,
+        Args:
+            lines: source lines.
+            constraints: demands on each line's translation; lines that have any are not cut into parts.
+
+        Raises:
+            DataError: a line is too long, and `on_long` is `error`; the message counts lines from this
+                translator's first one.
+        """
+        demands = constraints or [Constraints()] * len(lines)
+        parts = [self._parts(i, line, demand) for i, (line, demand) in enumerate(zip(lines, demands, strict=True))]
+        flat = [(ids[: self._max_input_length], demands[i]) for i, line in enumerate(parts) for ids in line if ids]
+        found = iter(self._search(flat))
+        self._lines_seen += len(lines)
+        return [self._assemble(line, [next(found) if ids else [] for ids in line]) for line in parts]
+
+    def _parts(self, position: int, line: str, demand: Constraints) -> list[list[int]]:
+        """Ids of the parts of a line that are translated one by one."""
+        encode, limit = self.tokenizer.encode, self._max_input_length
+        sentences = split_sentences(line) if self._by_sentence and demand == Constraints() else [line]
+        parts: list[list[int]] = []
+        for sentence in sentences or [""]:
+            ids = encode(sentence)
+            if len(ids) > limit and self._on_long == "error":
+                number = self._lines_seen + position + 1
+                raise DataError(
+                    f"line {number} has {len(ids)} tokens, expected at most {limit}: raise --max-input-length, or "
+                    "choose --on-long crop or split"
+                )
+            if len(ids) > limit and self._on_long == "split" and demand == Constraints():
+                parts += [encode(part) for part in split_long(sentence, limit, lambda text: len(encode(text)))]
+            else:
+                parts.append(ids)
+        return parts
+
+    def _assemble(self, sources: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+        """Join the parts' hypotheses by rank: the second best of the line is made of the second best of each part."""
+        is_cropped = any(len(ids) > self._max_input_length for ids in sources)
+        found = [hypotheses for hypotheses in found if hypotheses]
+        ranks = max(map(len, found), default=0)
+        texts: dict[str, TextHypothesis] = {}
+        for rank in range(ranks):
+            parts = tuple(hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found)
+            text = " ".join(filter(None, (self.tokenizer.decode(part.tokens) for part in parts)))
+            hypothesis = TextHypothesis(
+                text,
+                sum(part.score for part in parts),
+                sum(part.log_prob for part in parts),
+                all(part.is_complete for part in parts),
+                parts,
             )
-            for i, hypotheses in zip(batch, found, strict=True):
-                texts: dict[str, TextHypothesis] = {}
-                for h in hypotheses:
-                    text = self.tokenizer.decode(h.tokens)
-                    texts.setdefault(text, TextHypothesis(text, h.score, h.log_prob, h.is_complete))
-                results[i] = list(texts.values())
+            texts.setdefault(text, hypothesis)
+            if len(texts) == self.search.num_hypotheses:
+                break
+        searched = tuple(ids[: self._max_input_length] for ids in sources if ids)
+        return Translation(list(texts.values()) or [_EMPTY], sum(map(len, sources)), is_cropped, searched)
+
+    def _search(self, sources: Sequence[tuple[list[int], Constraints]]) -> list[list[Hypothesis]]:
+        """Search for each source (ids without special tokens, at least one)."""
+        # Longest first, so that a batch that is too large fails at once.
+        waiting = deque(sorted(range(len(sources)), key=lambda i: -len(sources[i][0])))
+        results: list[list[Hypothesis]] = [[]] * len(sources)
+        tokenizer = self.tokenizer
+        search = Search(
+            self._decoder,
+            self.search,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            keep_attention=self._keep_attention,
+        )
+        while waiting or search.num_active:
+            if search.num_done >= _DONE_SHARE * (search.num_done + search.num_active):
+                search.drop_done()
+                if batch := self._next_batch(waiting, sources, search.num_active):
+                    source, lengths = pad_sources([sources[i][0] for i in batch])
+                    memory = self._decoder.encode(source.to(self.device), lengths.to(self.device))
+                    search.admit(memory, [Request(i, sources[i][1]) for i in batch])
+            for i, hypotheses in search.advance():
+                results[i] = hypotheses
         return results
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Positions of non-empty lines, longest first, so that a batch that is too large fails at once."""
+    def _next_batch(
+        self, waiting: deque[int], sources: Sequence[tuple[list[int], Constraints]], num_active: int
+    ) -> list[int]:
+        """Take from the waiting sentences as many as fit beside those in search."""
         batch: list[int] = []
-        for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
-            cost = (len(batch) + 1) * (lengths[batch[0]] if batch and self._batch_type == "tokens" else 1)
-            if batch and cost > self._batch_size:
-                yield batch
-                batch = []
-            batch.append(i)
-        if batch:
-            yield batch
+        while waiting:
+            length = len(sources[batch[0] if batch else waiting[0]][0])
+            cost = (num_active + len(batch) + 1) * (length if self._batch_type == "tokens" else 1)
+            if cost > self._batch_size and num_active + len(batch):
+                break
+            batch.append(waiting.popleft())
+        return batch
+
+
+def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} {value!r}, expected one of {', '.join(choices)}")
 
 
 def _device(name: str) -> torch.device:

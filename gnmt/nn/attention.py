@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gnmt.config import GNMTConfig
 
@@ -31,6 +32,19 @@ class Memory(NamedTuple):
     def select(self, index: Tensor) -> Self:
         """The memory of some sentences, by their positions (N,) in the batch."""
         return type(self)(*(tensor.index_select(0, index) for tensor in self))
+
+    def append(self, other: Self) -> Self:
+        """This memory with the sentences of another one behind its own."""
+        size = max(self.mask.shape[1], other.mask.shape[1])
+        return type(self)(*(torch.cat(pair) for pair in zip(self._widened(size), other._widened(size), strict=True)))
+
+    def _widened(self, size: int) -> Self:
+        """This memory with source positions that are not valid behind its own, `size` in all."""
+        more = size - self.mask.shape[1]
+        if not more:
+            return self
+        values, keys = (F.pad(tensor, (0, 0, 0, more)) for tensor in (self.values, self.keys))
+        return type(self)(values, keys, F.pad(self.mask, (0, more)))
 
 
 class _AdditiveScore(torch.autograd.Function):
@@ -105,7 +119,10 @@ class AdditiveAttention(nn.Module):
         Returns:
             context (B, T, M) in the values' type and attention weights (B, T, S) in float32 (float64 if the model is).
         """
-        query = self.query_projection(query)
+        return self.attend(self.query_projection(query), memory)
+
+    def attend(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The same from queries (B, T, H) that are projected already."""
         with torch.autocast(query.device.type, enabled=False):
             v = (self.g * self.v / self.v.norm()).to(memory.keys.dtype)
             scores = _AdditiveScore.apply(query.to(memory.keys.dtype), memory.keys, v)
@@ -149,7 +166,11 @@ class DotProductAttention(nn.Module):
             context (B, T, H) in the values' type and attention weights (B, T, S), the mean over heads, in float32
             (float64 if the model is).
         """
-        q, k, v = (self._split(x) for x in (self.query_projection(query), memory.keys, memory.values))
+        return self.attend(self.query_projection(query), memory)
+
+    def attend(self, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The same from queries (B, T, H) that are projected already."""
+        q, k, v = (self._split(x) for x in (query, memory.keys, memory.values))
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         scores = scores.to(_score_type(scores))
         weights = scores.masked_fill(~memory.mask[:, None, None], -torch.inf).softmax(dim=-1)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from gnmt.config import GNMTConfig
 from gnmt.nn.attention import AdditiveAttention, Memory
-from gnmt.nn.decoder import Decoder, DecoderState
+from gnmt.nn.decoder import Decoder
 from gnmt.nn.encoder import Encoder
 from gnmt.nn.lstm import SequenceDropout
 from gnmt.nn.norm import LayerNorm
@@ -15,7 +15,7 @@ from gnmt.nn.norm import LayerNorm
 class GNMT(nn.Module):
     """Wu et al. 2016, figure 1, with one vocabulary for both sides.
 
-    Search needs `encode` and `step`; training calls the module itself.
+    Training calls the module itself; `gnmt.inference` decodes step by step with its weights.
     """
 
     def __init__(self, config: GNMTConfig) -> None:
@@ -80,23 +80,12 @@ class GNMT(nn.Module):
             target_mask: (T, B) bool, True where a token is to be predicted.
         """
         memory = self.encode(source, lengths)
-        h = self.output_dropout(self.decoder(self._embed(target_input, self.target_embedding), memory))
+        h = self.output_dropout(self.decoder(self.embed_target(target_input), memory))
         return self.output(h[target_mask])
 
-    def step(self, tokens: Tensor, state: DecoderState | None, memory: Memory) -> tuple[Tensor, DecoderState]:
-        """Predict the token after `tokens`.
-
-        Args:
-            tokens: (K, B) int64, the last token of each of K hypotheses of B sentences.
-            state: what the last call returned, with rows selected for these hypotheses; None at the start.
-            memory: of the B sentences.
-
-        Returns:
-            log-probabilities (K, B, V) in float32 (nats) and the next state.
-        """
-        h, state = self.decoder.step(self._embed(tokens, self.target_embedding), state, memory)
-        logits = self.output(h)
-        return logits.to(torch.promote_types(torch.float32, logits.dtype)).log_softmax(dim=-1), state
+    def embed_target(self, tokens: Tensor) -> Tensor:
+        """Embed target tokens of any shape (...): (..., E)."""
+        return self._embed(tokens, self.target_embedding)
 
     def _embed(self, tokens: Tensor, embedding: nn.Embedding) -> Tensor:
         return F.embedding(tokens, embedding.weight) * self.embedding_scale

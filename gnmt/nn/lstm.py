@@ -208,11 +208,6 @@ class ResidualLayer(nn.Module):
         """Map (T, B, input) to (T, B, output); `context` is (T, B, context) and already dropped out."""
         return self.combine(self.rnn(join(self.dropout(h), context), reversal), h)
 
-    def step(self, h: Tensor, state: LayerState, context: Tensor | None = None) -> tuple[Tensor, LayerState]:
-        """One time step without dropout: (N, input) to (N, output), with the layer's next state."""
-        y, state = self.rnn.step(join(h, context), state, self.rnn.forward_rnn.all_weights[0])
-        return self.combine(y, h), state
-
     def combine(self, y: Tensor, h: Tensor) -> Tensor:
         """Shortcut and normalisation: the recurrent layer's output y (..., output) for its input h (..., input)."""
         if self.shortcut is not None:

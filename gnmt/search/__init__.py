@@ -1,1 +1,1 @@
-"""Beam search over anything with `encode` and `step`; it knows ids only."""
+"""Search over anything with `encode`, `start` and `step`; it knows ids only."""

@@ -10,6 +10,7 @@ from twin import recurrent, residual_layer, weights_of
 from variants import CELLS
 
 from gnmt.config import GNMTConfig
+from gnmt.inference.layers import LayerStep
 from gnmt.nn.lstm import RecurrentLayer, ResidualLayer, reversal_index
 
 LENGTHS = torch.tensor([5, 1, 3, 4])
@@ -89,8 +90,10 @@ def test_step_equals_sequence(cell, shortcut, layer_norm, context_size, equal_wi
     x = random_rows(input_size_of(layer, context_size), padding=0.0)
     context = random_rows(context_size, padding=0.0) if context_size else None
     state = layer.rnn.zero_state(x, len(LENGTHS))
+    step = LayerStep(layer, "fp32")
     for t, expected in enumerate(layer(x, context)):
-        y, state = layer.step(x[t], state, None if context is None else context[t])
+        with torch.inference_mode():
+            y, state = step(x[t], state, *([] if context is None else [context[t]]))
         torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-13)
 
 

@@ -1,5 +1,7 @@
 """The whole network against its NumPy twin; teacher forcing, single steps, padding and batches must agree."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from variants import SOURCES, TARGETS, VARIANTS, build, logits_of, teacher_forci
 
 from gnmt.config import GNMTConfig
 from gnmt.data.padding import collate
+from gnmt.inference.network import InferenceNetwork
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import cross_entropy
 
@@ -37,14 +40,17 @@ def test_the_network_equals_its_numpy_twin(network):
 def test_step_by_step_equals_teacher_forcing_and_the_twins_attention(network):
     batch = collate(SOURCES, TARGETS)
     forced, expected = teacher_forcing(network, SOURCES, TARGETS), twins(network)
-    memory, state = network.encode(batch.source, batch.source_lengths), None
+    model = InferenceNetwork(network)
+    memory = model.encode(batch.source, batch.source_lengths)
+    state = model.start(memory, 1)
     for t, tokens in enumerate(batch.target_input):
-        log_probs, state = network.step(tokens[None], state, memory)
+        log_probs, state, attention = model.step(tokens[:, None], state, memory)
         for b, (length, row) in enumerate(zip(batch.source_lengths, forced, strict=True)):
             if t < len(row):
-                torch.testing.assert_close(log_probs[0, b], row[t], rtol=1e-9, atol=1e-13)
-                assert_equal(state.attention[b, :length], expected[b][1][t])
-            assert (state.attention[b, length:] == 0).all()
+                torch.testing.assert_close(log_probs[b, 0, : row.shape[1]], row[t], rtol=1e-9, atol=1e-13)
+                assert_equal(attention[b, 0, :length], expected[b][1][t])
+            assert (log_probs[b, 0, row.shape[1] :] == -torch.inf).all()
+            assert (attention[b, 0, length:] == 0).all()
 
 
 def test_a_batch_equals_its_rows_alone(network):
@@ -66,46 +72,68 @@ def test_more_padding_of_any_id_changes_nothing(network):
         target_mask=widen(batch.target_mask, 2, False),
     )
     torch.testing.assert_close(logits_of(network, padded), logits_of(network, batch), rtol=1e-9, atol=1e-13)
-    memory, wider = (network.encode(b.source, b.source_lengths) for b in (batch, padded))
-    log_probs, _ = network.step(batch.target_input[:1], None, memory)
-    log_probs_wider, _ = network.step(batch.target_input[:1], None, wider)
-    torch.testing.assert_close(log_probs, log_probs_wider, rtol=1e-9, atol=1e-13)
+    model = InferenceNetwork(network)
+    log_probs, wider = (
+        first_step(model, model.encode(b.source, b.source_lengths), [[1]] * 3)[0] for b in (batch, padded)
+    )
+    torch.testing.assert_close(log_probs, wider, rtol=1e-9, atol=1e-13)
+
+
+def first_step(model, memory, tokens):
+    tokens = torch.tensor(tokens)
+    return model.step(tokens, model.start(memory, tokens.shape[1]), memory)
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(network):
-    batch = collate(SOURCES, TARGETS)
-    memory = network.encode(batch.source, batch.source_lengths)
-    tokens = torch.tensor([[4, 5, 6], [7, 8, 9]])
-    together, state = network.step(tokens, None, memory)
+    batch, model = collate(SOURCES, TARGETS), InferenceNetwork(network)
+    memory = model.encode(batch.source, batch.source_lengths)
+    tokens = [[4, 7], [5, 8], [6, 9]]
+    together, state, _ = first_step(model, memory, tokens)
     for k in range(2):
-        alone, _ = network.step(tokens[k : k + 1], None, memory)
-        torch.testing.assert_close(together[k], alone[0])
-    # Selecting rows (k, b) = (1, 2) and (0, 0) moves all of a state with its hypotheses.
-    rows = state.select(torch.tensor([1 * 3 + 2, 0]))
+        alone, _, _ = first_step(model, memory, [[row[k]] for row in tokens])
+        torch.testing.assert_close(together[:, k], alone[:, 0])
+    # Selecting rows (b, k) = (2, 1) and (0, 0) moves all of a state with its hypotheses.
+    rows = state.select(torch.tensor([2 * 2 + 1, 0]))
     for layer, selected in zip(state.layers, rows.layers, strict=True):
         assert all(torch.equal(old[5], new[0]) for old, new in zip(layer, selected, strict=True))
     assert torch.equal(rows.feedback, state.feedback[[5, 0]])
-    assert torch.equal(rows.attention, state.attention[[5, 0]])
 
 
 def test_swapped_hypotheses_go_on_as_they_would_have_in_their_old_places(network):
-    batch = collate(SOURCES, TARGETS)
-    memory = network.encode(batch.source, batch.source_lengths)
-    _, state = network.step(torch.tensor([[4, 5, 6], [7, 8, 9]]), None, memory)
-    tokens = torch.tensor([[10, 11, 12], [13, 14, 15]])
-    expected, _ = network.step(tokens, state, memory)
-    swapped, _ = network.step(tokens.flip(0), state.select(torch.tensor([3, 4, 5, 0, 1, 2])), memory)
-    torch.testing.assert_close(swapped.flip(0), expected)
+    batch, model = collate(SOURCES, TARGETS), InferenceNetwork(network)
+    memory = model.encode(batch.source, batch.source_lengths)
+    _, state, _ = first_step(model, memory, [[4, 7], [5, 8], [6, 9]])
+    tokens = torch.tensor([[10, 13], [11, 14], [12, 15]])
+    expected, _, _ = model.step(tokens, state, memory)
+    swapped, _, _ = model.step(tokens.flip(1), state.select(torch.tensor([1, 0, 3, 2, 5, 4])), memory)
+    torch.testing.assert_close(swapped.flip(1), expected)
 
 
-def test_selected_sentences_are_translated_as_before(network):
+def test_sentences_that_leave_and_join_a_batch_are_translated_as_before(network):
+    batch, model = collate(SOURCES, TARGETS), InferenceNetwork(network)
+    memory = model.encode(batch.source, batch.source_lengths)
+    tokens = [[4], [5], [6]]
+    first, state, _ = first_step(model, memory, tokens)
+    second, _, _ = model.step(torch.tensor(tokens), state, memory)
+    # The last two go on together with the first one anew, which is encoded alone and therefore padded otherwise.
+    alone = collate(SOURCES[:1], TARGETS[:1])
+    new = model.encode(alone.source, alone.source_lengths)
+    memory = memory.select(torch.tensor([1, 2])).append(new)
+    state = state.select(torch.tensor([1, 2])).append(model.start(new, 1))
+    found, _, _ = model.step(torch.tensor([[5], [6], [4]]), state, memory)
+    torch.testing.assert_close(found, torch.cat([second[1:], first[:1]]))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.1)])
+def test_a_lower_precision_is_near_exact_arithmetic(network, precision, tolerance):
     batch = collate(SOURCES, TARGETS)
-    memory = network.encode(batch.source, batch.source_lengths)
-    expected, state = network.step(batch.target_input[:1], None, memory)
-    rows = torch.tensor([2, 0])
-    found, selected = network.step(batch.target_input[:1, rows], None, memory.select(rows))
-    torch.testing.assert_close(found, expected[:, rows])
-    torch.testing.assert_close(selected.attention, state.attention[rows])
+    expected = first_step(
+        exact := InferenceNetwork(network), exact.encode(batch.source, batch.source_lengths), [[1]] * 3
+    )
+    model = InferenceNetwork(copy.deepcopy(network).float(), precision)
+    found = first_step(model, model.encode(batch.source, batch.source_lengths), [[1]] * 3)
+    torch.testing.assert_close(found[0].double(), expected[0], rtol=0, atol=tolerance)
+    torch.testing.assert_close(found[2].double(), expected[2].double(), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -4,6 +4,7 @@ import itertools
 import math
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,13 +23,18 @@ class Memory(NamedTuple):
     def select(self, index):
         return Memory(self.sentence[index], self.mask[index])
 
+    def append(self, other):
+        return Memory(torch.cat([self.sentence, other.sentence]), torch.cat([self.mask, other.mask]))
+
 
 class State(NamedTuple):
-    prefix: torch.Tensor
-    attention: torch.Tensor
+    prefixes: list
 
     def select(self, index):
-        return State(self.prefix[index], self.attention[index])
+        return State([self.prefixes[i] for i in index.tolist()])
+
+    def append(self, other):
+        return State(self.prefixes + other.prefixes)
 
 
 class TableModel:
@@ -49,13 +55,15 @@ class TableModel:
     def encode(self, source, lengths):
         return Memory(source[0], torch.arange(source.shape[0]) < lengths[:, None])
 
+    def start(self, memory, beam_size):
+        return State([()] * (len(memory.mask) * beam_size))
+
     def step(self, tokens, state, memory):
-        beam, batch = tokens.shape
-        old = [()] * (beam * batch) if state is None else map(tuple, state.prefix.tolist())
-        prefixes = [(*p, t) for p, t in zip(old, tokens.flatten().tolist(), strict=True)]
-        rows = [self.table(int(memory.sentence[i % batch]), p) for i, p in enumerate(prefixes)]
-        log_probs = torch.stack([row[0] for row in rows]).view(beam, batch, -1)
-        return log_probs, State(torch.tensor(prefixes), torch.stack([row[1] for row in rows]))
+        beam = tokens.shape[1]
+        prefixes = [(*p, t) for p, t in zip(state.prefixes, tokens.flatten().tolist(), strict=True)]
+        rows = [self.table(int(memory.sentence[i // beam]), p) for i, p in enumerate(prefixes)]
+        log_probs, attention = (torch.stack(part).view(*tokens.shape, -1) for part in zip(*rows, strict=True))
+        return log_probs, State(prefixes), attention
 
 
 def exhaustive(model, sentence, config, limit):
@@ -76,16 +84,16 @@ def exhaustive(model, sentence, config, limit):
     return sorted(found, reverse=True)
 
 
-def search(model, sentences, config, lengths=None):
+def search(model, sentences, config, lengths=None, **options):
     source = torch.tensor(sentences).repeat(SOURCE_LENGTH, 1)
     lengths = torch.tensor(lengths or [SOURCE_LENGTH] * len(sentences))
-    return beam_search(model, source, lengths, config, bos_id=BOS, eos_id=EOS)
+    return beam_search(model, source, lengths, config, bos_id=BOS, eos_id=EOS, **options)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_wide_beam_equals_exhaustive_search(monkeypatch, alpha, beta):
-    monkeypatch.setattr("gnmt.search.beam._EXTRA_LENGTH", 1)
+    monkeypatch.setattr("gnmt.search.hypotheses.EXTRA_LENGTH", 1)
     # 3 source tokens * 1.0 + 1 = at most 4 tokens; 3 + 9 + 27 prefixes fit into the beam. The eos bias makes
     # hypotheses that reach the limit unfinished rank below the complete ones, which is all that is enumerated.
     config = SearchConfig(
@@ -164,7 +172,7 @@ def test_search_stops_only_when_nothing_better_can_appear():
 
 
 def test_penalties_follow_the_paper():
-    assert float(length_penalty(torch.tensor(7), 0.2)) == pytest.approx(((5 + 7) / 6) ** 0.2)
-    coverage = torch.tensor([[0.5, 2.0, 0.25, 0.1]])
-    mask = torch.tensor([[True, True, True, False]])
-    assert float(coverage_penalty(coverage, mask, 0.3)) == pytest.approx(0.3 * (math.log(0.5) + math.log(0.25)))
+    assert float(length_penalty(7, 0.2)) == pytest.approx(((5 + 7) / 6) ** 0.2)
+    coverage = np.array([[0.5, 2.0, 0.25, 0.1]])
+    mask = np.array([[True, True, True, False]])
+    assert coverage_penalty(coverage, mask, 0.3).item() == pytest.approx(0.3 * (math.log(0.5) + math.log(0.25)))

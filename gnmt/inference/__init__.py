@@ -1,0 +1,1 @@
+"""Step-by-step decoding: the trained network's weights in the form that this machine multiplies fastest."""

@@ -1,0 +1,120 @@
+"""Products of activations with fixed weights: x W^T + b in float32, bfloat16 or int8. N rows, I inputs, O outputs.
+
+A product is made once from a trained weight and called at each decoding step. Activations go in and come out in the
+weights' type (float32 as a rule), whatever is computed inside.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnmt.errors import ConfigError
+
+Product = Callable[[Tensor], Tensor]
+
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+
+_INT8_MAX = 127.0
+
+
+class PlainProduct:
+    """F.linear in the weights' own type or in another one: for GPUs, and for types without a packed form."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self._weight = weight.to(dtype)
+        self._bias = None if bias is None else bias.to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        return F.linear(x.to(self._weight.dtype), self._weight, self._bias).to(x.dtype)
+
+
+class PackedProduct:
+    """oneDNN's product with a weight that is laid out for it once; torch's own does that at every call."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous(), None)
+        self._bias = None if bias is None else bias.to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        y = torch.ops.mkldnn._linear_pointwise(x.to(self._dtype), self._weight, self._bias, "none", [], "")
+        return y.to(x.dtype)
+
+
+class Int8Product:
+    """Weights in int8 with a scale for each output, activations in 8 bits with a scale for each row, sums in int32.
+
+    A row's scale depends on that row alone, so that a sentence's translation does not depend on its neighbours in the
+    batch.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _INT8_MAX
+        quantized = (weight / scales[:, None]).round_().to(torch.int8)
+        self._weight = torch.ops.onednn.qlinear_prepack(quantized, None)
+        self._scales = scales
+        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self._bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        row_scales = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).div_(_INT8_MAX).clamp_(min=1e-30)
+        # 128.5 and the cut to uint8 round to the nearest; the product takes 128 off again.
+        quantized = torch.div(x, row_scales).add_(128.5).to(torch.uint8)
+        y = torch.ops.onednn.qlinear_pointwise(
+            quantized, 1.0, 128, self._weight, self._scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return torch.addcmul(self._bias, y, row_scales)
+
+
+def check_int8(device: torch.device) -> None:
+    """Multiply the largest 8-bit numbers: CPUs without instructions for it saturate on the way, or cannot at all.
+
+    Raises:
+        ConfigError: this machine has no exact int8 products.
+    """
+    weight = torch.full((16, 64), _INT8_MAX)
+    try:
+        found = Int8Product(weight, None)(torch.ones(2, 64)) if device.type == "cpu" else weight.new_zeros(2, 16)
+    except (RuntimeError, NotImplementedError):
+        found = weight.new_zeros(2, 16)
+    if not torch.allclose(found, torch.full((2, 16), 64 * _INT8_MAX)):
+        raise ConfigError(f"no exact int8 products on {device.type} here; choose another precision, such as fp32")
+
+
+def build_product(weight: Tensor, bias: Tensor | None, precision: str) -> Product:
+    """The product with a weight (O, I) and a bias (O,) at a precision out of `fp32`, `bf16` and `int8`.
+
+    The bias and float64 weights (tests against exact arithmetic) keep their precision under `fp32`.
+    """
+    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    on_cpu = weight.device.type == "cpu"
+    if precision == "int8" and on_cpu:
+        return Int8Product(weight, bias)
+    dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
+    is_packable = on_cpu and dtype != torch.float64 and torch.backends.mkldnn.is_available()
+    return PackedProduct(weight, bias, dtype) if is_packable else PlainProduct(weight, bias, dtype)
+
+
+def fastest_precision(device: torch.device) -> str:
+    """`bf16` where it multiplies clearly faster than `fp32`, measured here and now for some milliseconds."""
+    weight, x = torch.rand(2048, 1024, device=device) - 0.5, torch.rand(160, 1024, device=device)
+    seconds = {precision: _seconds(build_product(weight, None, precision), x) for precision in ("fp32", "bf16")}
+    return "bf16" if seconds["bf16"] < 0.8 * seconds["fp32"] else "fp32"
+
+
+def _seconds(product: Product, x: Tensor) -> float:
+    """The best of three calls, after one to warm up."""
+    times = []
+    for _ in range(4):
+        start = time.perf_counter()
+        product(x)
+        if x.device.type == "cuda":
+            torch.cuda.synchronize(x.device)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])

@@ -1,0 +1,163 @@
+"""What search is asked for, what it returns, and what it keeps of its sentences. Shapes: B, K, S as in `gnmt.nn`."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from gnmt.config import SearchConfig
+from gnmt.search.constraints import Constraints, Progress
+
+# Tokens that a hypothesis may have beyond max_length_factor times its source's.
+EXTRA_LENGTH = 10
+
+
+class Hypothesis(NamedTuple):
+    """A translation of one sentence as ids.
+
+    Attributes:
+        tokens: ids without bos and eos.
+        log_prob: sum of token log-probabilities, eos included, in nats.
+        score: log_prob / lp(Y) + cp(X; Y); hypotheses are sorted by it.
+        is_complete: False if it reached the length limit before eos.
+        attention: (tokens, S) float32 weights on the source's tokens and its eos at each token, eos included if it is
+            complete; None unless asked for.
+    """
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    is_complete: bool
+    attention: np.ndarray | None = None
+
+
+class Request(NamedTuple):
+    """A sentence to be searched.
+
+    Attributes:
+        key: the caller's name for it; with `SearchConfig.seed` it decides what is sampled.
+        constraints: demands on its translation.
+    """
+
+    key: int
+    constraints: Constraints = Constraints()
+
+
+@dataclass
+class Sentence:
+    """A sentence in search: its demands, what has been found, and how to trace the attention back.
+
+    Attributes:
+        request: the caller's.
+        source_length: valid source positions.
+        limit: tokens of the longest hypothesis.
+        random: draws for sampling.
+        progress: of each hypothesis with the required sequences; empty if there are none.
+        finished: hypotheses so far, in no order.
+        steps: of each step the attention (K, S) and, for each hypothesis that went on, its parent (K,).
+    """
+
+    request: Request
+    source_length: int
+    limit: int
+    random: np.random.Generator
+    progress: list[Progress]
+    finished: list[Hypothesis] = field(default_factory=list)
+    steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, request: Request, source_length: int, config: SearchConfig) -> Self:
+        """A sentence of `source_length` tokens before its first step."""
+        limit = math.ceil(source_length * config.max_length_factor) + EXTRA_LENGTH
+        constraints = request.constraints
+        progress = [Progress(constraints.required)] * config.beam_size if constraints.required else []
+        least = len(constraints.prefix) + sum(map(len, constraints.required)) + EXTRA_LENGTH
+        random = np.random.Generator(np.random.Philox(key=np.array([config.seed, request.key], dtype=np.uint64)))
+        return cls(request, source_length, max(limit, least), random, progress)
+
+    def best(self) -> list[Hypothesis]:
+        """All finished hypotheses, best first, none twice."""
+        unique = {hypothesis.tokens: hypothesis for hypothesis in sorted(self.finished, key=lambda h: h.score)}
+        return sorted(unique.values(), key=lambda h: -h.score)
+
+    def worst_wanted(self, number: int) -> float:
+        """The score of the `number`-th best finished hypothesis; minus infinity if there are fewer."""
+        scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
+        return scores[number - 1] if len(scores) >= number else -math.inf
+
+    def trace(self, attention: np.ndarray, hypothesis: int) -> np.ndarray:
+        """The attention of all tokens (T, S): the last one's is row `hypothesis` of `attention` (K, S)."""
+        rows = [attention[hypothesis]]
+        for earlier, parents in reversed(self.steps):
+            hypothesis = parents[hypothesis]
+            rows.append(earlier[hypothesis])
+        return np.stack([row[: self.source_length] for row in reversed(rows)])
+
+
+@dataclass
+class Beams:
+    """The unfinished hypotheses of all sentences of a batch; a dead one has log-probability minus infinity.
+
+    Attributes:
+        log_probs: (B, K) float64, the most probable first.
+        tokens: (B, K) int64, the last token.
+        history: (B, K, capacity) int32, all tokens.
+        coverage: (B, K, S) float32, summed attention; S = 0 if no coverage penalty is asked for.
+        lengths: (B,) int64, tokens so far.
+        limits: (B,) int64, tokens of the longest hypothesis.
+        worst: (B,) float64, the score that a finished hypothesis must beat to be among the wanted ones.
+        best: (B,) float64, the best score of a finished one.
+    """
+
+    log_probs: np.ndarray
+    tokens: np.ndarray
+    history: np.ndarray
+    coverage: np.ndarray
+    lengths: np.ndarray
+    limits: np.ndarray
+    worst: np.ndarray
+    best: np.ndarray
+
+    @classmethod
+    def start(cls, sentences: Sequence[Sentence], config: SearchConfig, bos_id: int) -> Self:
+        """Before the first step: one live hypothesis of each sentence, or K alike if they are to be sampled."""
+        shape = len(sentences), config.beam_size
+        log_probs = np.zeros(shape)
+        if not config.temperature:
+            log_probs[:, 1:] = -np.inf
+        return cls(
+            log_probs,
+            np.full(shape, bos_id),
+            np.empty((*shape, 0), dtype=np.int32),
+            np.zeros((*shape, 0), dtype=np.float32),
+            np.zeros(len(sentences), dtype=np.int64),
+            np.array([sentence.limit for sentence in sentences], dtype=np.int64),
+            np.full(len(sentences), -np.inf),
+            np.full(len(sentences), -np.inf),
+        )
+
+    def select(self, index: np.ndarray) -> Self:
+        """Some sentences, by position."""
+        return type(self)(*(array[index] for array in self._arrays()))
+
+    def append(self, other: Self) -> Self:
+        """These sentences and others behind them."""
+        pairs = zip(self._arrays(), other._arrays(), strict=True)
+        return type(self)(*(np.concatenate(_same_width(*pair)) for pair in pairs))
+
+    def _arrays(self) -> list[np.ndarray]:
+        return [getattr(self, each.name) for each in fields(self)]
+
+
+def widened(array: np.ndarray, size: int) -> np.ndarray:
+    """The array (B, K, n) with zeros behind, n = `size` at least."""
+    return np.pad(array, ((0, 0), (0, 0), (0, max(0, size - array.shape[2]))))
+
+
+def _same_width(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if first.ndim < 3:
+        return first, second
+    size = max(first.shape[2], second.shape[2])
+    return widened(first, size), widened(second, size)
