@@ -113,6 +113,11 @@ class Tokenizer:
         ids: list[int] = self._processor.encode(normalize(text))
         return ids
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces that ids stand for; U+2581 at the start of a piece marks the start of a word."""
+        pieces: list[str] = [self._processor.id_to_piece(int(i)) for i in ids]
+        return pieces
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, up to the first eos; other special ids are left out."""
         ids = list(ids)

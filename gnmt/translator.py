@@ -1,7 +1,8 @@
 """Lines in, translations out: windows of lines are sorted by length, searched together, and put back in order."""
 
+import dataclasses
 import itertools
-from collections import deque
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -10,13 +11,13 @@ import torch
 
 from gnmt.checkpoint import Model, load_model
 from gnmt.config import SearchConfig
-from gnmt.data.padding import pad_sources
+from gnmt.engine import Engine
 from gnmt.errors import ConfigError, DataError
+from gnmt.inference.ensemble import Ensemble
 from gnmt.inference.network import InferenceNetwork
 from gnmt.inference.products import PRECISIONS, fastest_precision
-from gnmt.search.beam import Search
 from gnmt.search.constraints import Constraints
-from gnmt.search.hypotheses import Hypothesis, Request
+from gnmt.search.hypotheses import Hypothesis
 from gnmt.segments import split_long, split_sentences
 
 
@@ -64,15 +65,15 @@ class Translation(NamedTuple):
 WINDOW = 2000
 ON_LONG = ("crop", "split", "error")
 _EMPTY = TextHypothesis("", 0.0, 0.0, True, ())
-# The share of a batch that may be done before new sentences take the places.
-_DONE_SHARE = 1 / 8
+# Parts that one line can have: keys of search are line * _MAX_PARTS + part.
+_MAX_PARTS = 1 << 20
 
 
 class Translator:
     """Translates text with a trained model.
 
     Args:
-        model: network, vocabulary and languages.
+        model: network, vocabulary and languages; several with one vocabulary decode together as an ensemble.
         search: beam size, number of hypotheses, penalties.
         device: where to compute: `cpu`, `cuda`, ..., or `auto` for a GPU if there is one.
         precision: of the weights' products: `fp32`, `bf16`, on CPUs `int8`, or `auto`: `bf16` where it is faster than
@@ -91,7 +92,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Sequence[Model],
         search: SearchConfig | None = None,
         *,
         device: str = "auto",
@@ -113,13 +114,15 @@ class Translator:
         self.search = search or SearchConfig()
         self.device = _device(device)
         self.precision = fastest_precision(self.device) if precision == "auto" else precision
-        self.network = model.network.eval().to(self.device)
-        self.tokenizer = model.tokenizer
-        self.source_lang, self.target_lang = model.source_lang, model.target_lang
-        self._decoder = InferenceNetwork(self.network, self.precision)
-        self._batch_size, self._batch_type = batch_size, batch_type
+        models = [model] if isinstance(model, Model) else list(model)
+        self.tokenizer = models[0].tokenizer
+        if any(each.tokenizer.model != self.tokenizer.model for each in models):
+            raise ConfigError("models with different vocabularies, expected one vocabulary for all of an ensemble")
+        self.source_lang, self.target_lang = models[0].source_lang, models[0].target_lang
+        networks = [InferenceNetwork(each.network.eval().to(self.device), self.precision) for each in models]
+        decoder = networks[0] if len(networks) == 1 else Ensemble(networks)
+        self._engine = Engine(decoder, self.device, batch_size, batch_type, keep_attention)
         self._max_input_length, self._on_long, self._by_sentence = max_input_length, on_long, by_sentence
-        self._keep_attention = keep_attention
         self._lines_seen = 0
 
     @classmethod
@@ -148,26 +151,64 @@ class Translator:
             yield from self.translate_batch(block)
 
     def translate_batch(
-        self, lines: Sequence[str], constraints: Sequence[Constraints] | None = None
+        self,
+        lines: Sequence[str],
+        constraints: Sequence[Constraints] | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[Translation]:
         """Translate some lines: one translation for each, in order. A line with nothing to see in it stays empty.
 
         Args:
             lines: source lines.
             constraints: demands on each line's translation; lines that have any are not cut into parts.
+            numbers: of the lines, for messages and for sampling; without them this translator counts on from its
+                last line.
 
         Raises:
-            DataError: a line is too long, and `on_long` is `error`; the message counts lines from this
-                translator's first one.
+            DataError: a line is too long, and `on_long` is `error`.
         """
         demands = constraints or [Constraints()] * len(lines)
-        parts = [self._parts(i, line, demand) for i, (line, demand) in enumerate(zip(lines, demands, strict=True))]
-        flat = [(ids[: self._max_input_length], demands[i]) for i, line in enumerate(parts) for ids in line if ids]
-        found = iter(self._search(flat))
-        self._lines_seen += len(lines)
-        return [self._assemble(line, [next(found) if ids else [] for ids in line]) for line in parts]
+        numbers = numbers or range(self._lines_seen + 1, self._lines_seen + 1 + len(lines))
+        self._lines_seen = max(numbers, default=self._lines_seen)
+        parts = [self._parts(*each) for each in zip(lines, demands, numbers, strict=True)]
+        requests = {}
+        for ids_of_parts, demand, number in zip(parts, demands, numbers, strict=True):
+            for part, ids in enumerate(ids_of_parts):
+                if ids:
+                    requests[number * _MAX_PARTS + part] = (ids[: self._max_input_length], demand)
+        found = self._engine.run(requests, self.search)
+        return [
+            self._assemble(each, [found.get(number * _MAX_PARTS + part, []) for part in range(len(each))])
+            for each, number in zip(parts, numbers, strict=True)
+        ]
 
-    def _parts(self, position: int, line: str, demand: Constraints) -> list[list[int]]:
+    def score_batch(self, lines: Sequence[str], translations: Sequence[str]) -> list[TextHypothesis]:
+        """Score given translations: the same numbers as those of translations that search finds itself.
+
+        Lines are not cropped or cut. An empty line, or a translation without pieces, gets what the network says of it;
+        a source with nothing in it has log-probability 0 for an empty translation and minus infinity for another.
+
+        Args:
+            lines: source lines.
+            translations: one of each.
+        """
+        encode, end = self.tokenizer.encode, (self.tokenizer.eos_id,)
+        sources, targets = [encode(line) for line in lines], [encode(text) for text in translations]
+        requests = {
+            i: (source, Constraints(prefix=(*target, *end)))
+            for i, (source, target) in enumerate(zip(sources, targets, strict=True))
+            if source
+        }
+        greedy = dataclasses.replace(self.search, beam_size=1, num_hypotheses=1, temperature=0.0, top_k=0, top_p=1.0)
+        found = self._engine.run(requests, dataclasses.replace(greedy, no_repeat_ngram_size=0))
+        results = []
+        for i, target in enumerate(targets):
+            nothing = -math.inf if target else 0.0
+            best = found[i][0] if i in found else Hypothesis((), nothing, nothing, True)
+            results.append(TextHypothesis(translations[i], best.score, best.log_prob, True, (best,)))
+        return results
+
+    def _parts(self, line: str, demand: Constraints, number: int) -> list[list[int]]:
         """Ids of the parts of a line that are translated one by one."""
         encode, limit = self.tokenizer.encode, self._max_input_length
         sentences = split_sentences(line) if self._by_sentence and demand == Constraints() else [line]
@@ -175,7 +216,6 @@ class Translator:
         for sentence in sentences or [""]:
             ids = encode(sentence)
             if len(ids) > limit and self._on_long == "error":
-                number = self._lines_seen + position + 1
                 raise DataError(
                     f"line {number} has {len(ids)} tokens, expected at most {limit}: raise --max-input-length, or "
                     "choose --on-long crop or split"
@@ -207,43 +247,6 @@ class Translator:
                 break
         searched = tuple(ids[: self._max_input_length] for ids in sources if ids)
         return Translation(list(texts.values()) or [_EMPTY], sum(map(len, sources)), is_cropped, searched)
-
-    def _search(self, sources: Sequence[tuple[list[int], Constraints]]) -> list[list[Hypothesis]]:
-        """Search for each source (ids without special tokens, at least one)."""
-        # Longest first, so that a batch that is too large fails at once.
-        waiting = deque(sorted(range(len(sources)), key=lambda i: -len(sources[i][0])))
-        results: list[list[Hypothesis]] = [[]] * len(sources)
-        tokenizer = self.tokenizer
-        search = Search(
-            self._decoder,
-            self.search,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            keep_attention=self._keep_attention,
-        )
-        while waiting or search.num_active:
-            if search.num_done >= _DONE_SHARE * (search.num_done + search.num_active):
-                search.drop_done()
-                if batch := self._next_batch(waiting, sources, search.num_active):
-                    source, lengths = pad_sources([sources[i][0] for i in batch])
-                    memory = self._decoder.encode(source.to(self.device), lengths.to(self.device))
-                    search.admit(memory, [Request(i, sources[i][1]) for i in batch])
-            for i, hypotheses in search.advance():
-                results[i] = hypotheses
-        return results
-
-    def _next_batch(
-        self, waiting: deque[int], sources: Sequence[tuple[list[int], Constraints]], num_active: int
-    ) -> list[int]:
-        """Take from the waiting sentences as many as fit beside those in search."""
-        batch: list[int] = []
-        while waiting:
-            length = len(sources[batch[0] if batch else waiting[0]][0])
-            cost = (num_active + len(batch) + 1) * (length if self._batch_type == "tokens" else 1)
-            if cost > self._batch_size and num_active + len(batch):
-                break
-            batch.append(waiting.popleft())
-        return batch
 
 
 def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ class Request(NamedTuple):
     """A sentence to be searched.
 
     Attributes:
-        key: the caller's name for it; with `SearchConfig.seed` it decides what is sampled.
+        key: the caller's number for it; with `SearchConfig.seed` it decides what is sampled.
         constraints: demands on its translation.
     """
 

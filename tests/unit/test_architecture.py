@@ -11,8 +11,8 @@ LEVELS = {
     "errors": 0, "version": 0, "checks": 0.2, "config": 0.5,
     "files": 0.5, "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
     "data": 2, "search": 2, "inference": 2, "segments": 1,
-    "checkpoint": 3, "diagnostics": 3, "translator": 3.5, "study": 3.5,
-    "training": 4,
+    "checkpoint": 3, "diagnostics": 3, "engine": 3, "alignment": 1, "translator": 3.5, "study": 3.5,
+    "training": 4, "translation": 4,
     "__init__": 5,
 }  # fmt: skip
 HOMES = {
@@ -22,7 +22,7 @@ HOMES = {
     "sentencepiece": {"tokenizer"},
     "sacrebleu": {"metrics"},
     "safetensors": {"checkpoint"},
-    "matplotlib": {"diagnostics", "study"},
+    "matplotlib": {"diagnostics", "study", "translation"},
 }
 FILES = sorted((ROOT / "gnmt").rglob("*.py"))
 
