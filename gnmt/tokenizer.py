@@ -12,7 +12,8 @@ import sentencepiece
 from gnmt.errors import CheckpointError, ConfigError
 
 # SentencePiece marks word starts with U+2581, and its trainer skips lines that hold U+2585.
-_RESERVED = {"\u2581": "_", "\u2585": "#"}
+_WORD_START = "\u2581"
+_RESERVED = {_WORD_START: "_", "\u2585": "#"}
 # Characters that show nothing and that no keyboard types; the joiners U+200C and U+200D carry meaning and stay.
 _INVISIBLE = "\u00ad\u200b\u2060\ufeff"
 _TABLE = str.maketrans(
@@ -117,6 +118,21 @@ class Tokenizer:
         """The pieces that ids stand for; U+2581 at the start of a piece marks the start of a word."""
         pieces: list[str] = [self._processor.id_to_piece(int(i)) for i in ids]
         return pieces
+
+    def spellings(self, text: str, limit: int = 1000) -> list[tuple[int, ...]]:
+        """All sequences of pieces that spell a text as words of their own, bytes left aside; at most `limit`."""
+        word = _WORD_START + normalize(text).replace(" ", _WORD_START)
+        found: list[tuple[int, ...]] = []
+        unfinished: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+        while unfinished and len(found) < limit:
+            start, ids = unfinished.pop()
+            if start == len(word):
+                found.append(ids)
+            for end in range(start + 1, len(word) + 1):
+                piece = self._processor.piece_to_id(word[start:end])
+                if piece > self.eos_id:
+                    unfinished.append((end, (*ids, piece)))
+        return found
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, up to the first eos; other special ids are left out."""

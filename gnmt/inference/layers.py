@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from gnmt.inference.products import build_product
 from gnmt.nn.lstm import LayerState, ResidualLayer
+from gnmt.nn.norm import LayerNorm, normalise
 
 # Maps parts of the inputs, side by side (N, I), and the state to the next one, whose first tensor (N, H) is the output.
 Cell = Callable[[Sequence[Tensor], LayerState], LayerState]
@@ -72,9 +73,15 @@ class LayerStep:
 
     def __init__(self, layer: ResidualLayer, precision: str) -> None:
         self._cell = build_cell(layer.rnn.cell, layer.rnn.forward_rnn, precision)
-        self._layer = layer
+        self._shortcut = layer.shortcut
+        self._norm = layer.norm if isinstance(layer.norm, LayerNorm) else None
 
     def __call__(self, h: Tensor, state: LayerState, *context: Tensor) -> tuple[Tensor, LayerState]:
         """Map h (N, input), the state and what else the layer reads (N, M) to (N, H) and the next state."""
         state = self._cell((h, *context), state)
-        return self._layer.combine(state[0], h), state
+        y = state[0]
+        if self._shortcut is not None:
+            y = y + (h if isinstance(self._shortcut, nn.Identity) else self._shortcut(h))
+        if self._norm is not None:
+            y = normalise(y, self._norm.gain, self._norm.bias, self._norm.eps)[0]
+        return y, state

@@ -56,7 +56,7 @@ class _AdditiveScore(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, v)
-        return torch.cat([_activation(q, keys) @ v for q in _pieces(query, keys)], dim=1)
+        return _additive_score(query, keys, v)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,6 +70,10 @@ class _AdditiveScore(torch.autograd.Function):
             query_grads.append(inner.sum(dim=2))
             keys_grad += inner.sum(dim=1)
         return torch.cat(query_grads, dim=1) * v, keys_grad * v, v_grad
+
+
+def _additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    return torch.cat([_activation(q, keys) @ v for q in _pieces(query, keys)], dim=1)
 
 
 def _pieces(query: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
@@ -125,7 +129,8 @@ class AdditiveAttention(nn.Module):
         """The same from queries (B, T, H) that are projected already."""
         with torch.autocast(query.device.type, enabled=False):
             v = (self.g * self.v / self.v.norm()).to(memory.keys.dtype)
-            scores = _AdditiveScore.apply(query.to(memory.keys.dtype), memory.keys, v)
+            score = _AdditiveScore.apply if torch.is_grad_enabled() else _additive_score
+            scores = score(query.to(memory.keys.dtype), memory.keys, v)
             weights = scores.masked_fill(~memory.mask.unsqueeze(1), -torch.inf).softmax(dim=-1)
         return torch.bmm(weights.to(memory.values.dtype), memory.values), weights
 

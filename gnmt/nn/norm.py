@@ -10,6 +10,13 @@ from torch.autograd.function import once_differentiable
 _TINY = 1e-30
 
 
+def normalise(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The formula of `LayerNorm` over the last dimension of x; besides the means and 1 / std."""
+    scaled, mean, reciprocal_std = torch.native_layer_norm(x, x.shape[-1:], gain, None, _TINY)
+    shrink = (1.0 + eps * reciprocal_std).reciprocal_()
+    return torch.addcmul(bias.to(x.dtype), scaled, shrink.to(x.dtype)), mean, reciprocal_std
+
+
 class _Normalise(torch.autograd.Function):
     """gain * (x - mean) / (std + eps) + bias through torch's kernels, which know only 1 / sqrt(variance + eps).
 
@@ -22,11 +29,10 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
-        scaled, mean, reciprocal_std = torch.native_layer_norm(x, x.shape[-1:], gain, None, _TINY)
-        std = reciprocal_std.reciprocal()
-        ctx.save_for_backward(x, gain, mean, std)
+        y, mean, reciprocal_std = normalise(x, gain, bias, eps)
+        ctx.save_for_backward(x, gain, mean, reciprocal_std.reciprocal())
         ctx.eps = eps
-        return torch.addcmul(bias.to(x.dtype), scaled, (std / (std + eps)).to(x.dtype))
+        return y
 
     @staticmethod
     @once_differentiable

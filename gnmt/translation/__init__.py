@@ -1,0 +1,1 @@
+"""What translate.py is made of: options, streams, demands on lines, worker processes, output formats."""

@@ -1,0 +1,128 @@
+"""Where lines come from and go to: standard streams, files that appear when they are complete, interrupted files."""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from gnmt.errors import ConfigError, DataError
+from gnmt.lines import open_bytes
+
+
+@contextlib.contextmanager
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """Open a file or, for `-`, standard input; a read waits only for nothing."""
+    if path == "-":
+        os.set_blocking(0, True)
+    with open_bytes(0 if path == "-" else path) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def open_output(path: str, *, append: bool = False) -> Iterator[BinaryIO]:
+    """Standard output, or a file that gets its name when it is complete; until then, what is done stands in FILE.part.
+
+    Something that exists and is no regular file (a link, a pipe, a device) is written directly.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    output = Path(path)
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    is_special = output.is_symlink() or (output.exists() and not output.is_file())
+    try:
+        stream = (output if is_special else partial(output)).open("ab" if append else "wb")
+    except OSError as error:
+        raise ConfigError(f"cannot write {output}: {error.strerror}") from None
+    with stream:
+        yield stream
+    if not is_special:
+        partial(output).replace(output)
+
+
+def partial(output: Path) -> Path:
+    """The name of an output that is not complete yet."""
+    return output.with_name(output.name + ".part")
+
+
+def is_regular(stream: BinaryIO) -> bool:
+    """Whether the stream is a file that can be read twice."""
+    return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+
+
+def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool) -> None:
+    """Refuse outputs that would destroy something, or could not be written, before any work is done.
+
+    Args:
+        outputs: files to be written, `-` for standard output.
+        inputs: files that are read, `-` for standard input.
+        resume: whether an interrupted output is to be continued, and must not be refused.
+
+    Raises:
+        ConfigError: the first of the outputs that cannot be used, and why.
+    """
+    inputs = list(inputs)
+    named = [Path(output) for output in outputs if output != "-"]
+    if len(named) != len({path.absolute() for path in named}):
+        raise ConfigError(f"{named[0]} is to be written twice; name different files")
+    if "-" in outputs and "-" in inputs:
+        streams = os.fstat(0), os.fstat(1)
+        if stat.S_ISREG(streams[1].st_mode) and os.path.samestat(*streams):
+            raise ConfigError("standard input and standard output are the same file; write to another one")
+    for output in named:
+        if output.is_dir():
+            raise ConfigError(f"output {output} is a folder; name a file")
+        if not output.parent.is_dir():
+            raise ConfigError(f"cannot write {output}: there is no folder {output.parent}")
+        for path in inputs:
+            for written in (output, partial(output)):
+                if _same_file(path, written):
+                    raise ConfigError(
+                        f"{path} is read and {written} is written, but they are the same file; name another output"
+                    )
+        if partial(output).exists() and not resume:
+            raise ConfigError(
+                f"{partial(output)} exists, from a run that was interrupted or is still going on: continue it with "
+                "--resume-output, or delete it"
+            )
+
+
+def _same_file(first: str, second: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(0) if first == "-" else Path(first).stat(), second.stat())
+    return False
+
+
+def lines_written(output: Path, lines_each: int) -> int:
+    """Input lines whose output stands in FILE.part; what was written of another one is cut off.
+
+    Args:
+        output: the file's final name.
+        lines_each: output lines of an input line.
+
+    Raises:
+        DataError: the file is complete already.
+    """
+    part = partial(output)
+    if not part.exists():
+        if output.exists():
+            raise DataError(f"{output} is complete, there is nothing to resume; delete it to translate again")
+        return 0
+    done, lines, size = 0, 0, 0
+    with part.open("r+b") as file:
+        for line in file:
+            size += len(line)
+            if line.endswith(b"\n") and (lines := lines + 1) % lines_each == 0:
+                done, keep = done + 1, size
+        file.truncate(keep if done else 0)
+    return done
+
+
+def abandon_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: what could not be written now cannot be written then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,125 @@
+"""Several processes that translate the same windows: CPU cores, or GPUs."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+import torch
+
+from gnmt.errors import ConfigError, GNMTError
+from gnmt.search.constraints import Constraints
+from gnmt.translator import Translation, Translator
+
+# More processes than this gain little on most machines, and each needs memory of its own.
+_MOST_PROCESSES = 8
+
+
+def count_devices(wanted: str, device: str) -> int:
+    """How many processes to use.
+
+    Args:
+        wanted: a number, or `auto` for the cores that this process may use, at most 8, or one GPU.
+        device: as the user named it.
+
+    Raises:
+        ConfigError: there are fewer GPUs.
+    """
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    if on_gpu and wanted != "auto" and int(wanted) > torch.cuda.device_count():
+        raise ConfigError(f"--devices {wanted}, but there are {torch.cuda.device_count()} GPUs")
+    if wanted != "auto":
+        return int(wanted)
+    return 1 if on_gpu else min(_cores(), _MOST_PROCESSES)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """Translators in processes of their own; a window is dealt out so that all have about the same work.
+
+    On CPUs of Linux the processes are copies of this one and share its memory; each computes with one thread, which
+    costs less than many threads that wait for each other at every small product. This process must not have computed
+    with more than one thread before.
+
+    Args:
+        make: makes the translator of worker k; where processes cannot be copied it must pickle.
+        count: number of processes.
+        fork: whether to copy this process.
+    """
+
+    def __init__(self, make: Callable[[int], Translator], count: int, *, fork: bool) -> None:
+        context: Any = multiprocessing.get_context("fork" if fork and sys.platform == "linux" else "spawn")
+        self._connections: list[Connection] = []
+        self._processes = []
+        threads = max(1, _cores() // count)
+        for k in range(count):
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(make, k, threads, there, [*self._connections, here]))
+            process.daemon = True
+            process.start()
+            there.close()
+            self._connections.append(here)
+            self._processes.append(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.terminate()
+            process.join()
+
+    def translate_batch(
+        self, lines: Sequence[str], constraints: Sequence[Constraints] | None, numbers: Sequence[int]
+    ) -> list[Translation]:
+        """As `Translator.translate_batch`, in all processes at once.
+
+        Raises:
+            GNMTError: as the translators raise it.
+            OSError: a process has ended, for example because the system had no memory left.
+        """
+        order = sorted(range(len(lines)), key=lambda i: -len(lines[i]))
+        shares = [order[k :: len(self._connections)] for k in range(len(self._connections))]
+        for connection, share in zip(self._connections, shares, strict=True):
+            demands = [constraints[i] for i in share] if constraints else None
+            connection.send(([lines[i] for i in share], demands, [numbers[i] for i in share]))
+        found: dict[int, Translation] = {}
+        for connection, share, process in zip(self._connections, shares, self._processes, strict=True):
+            try:
+                answer = connection.recv()
+            except EOFError:
+                process.join()
+                raise OSError(f"a worker process ended with status {process.exitcode}") from None
+            if isinstance(answer, Exception):
+                raise answer
+            found.update(zip(share, answer, strict=True))
+        return [found[i] for i in range(len(lines))]
+
+
+def _work(
+    make: Callable[[int], Translator], k: int, threads: int, connection: Connection, others: list[Connection]
+) -> None:
+    """Answer windows until the other end is closed; an interrupt is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for other in others:
+        other.close()
+    torch.set_num_threads(threads)
+    translator = make(k)
+    while True:
+        try:
+            lines, constraints, numbers = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: object = translator.translate_batch(lines, constraints, numbers)
+        except (GNMTError, FloatingPointError) as error:
+            answer = error
+        connection.send(answer)
