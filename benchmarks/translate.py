@@ -1,49 +1,100 @@
-"""Speed of translation, as sentences a second and as a share of the machine's own matrix-product rate.
+"""Speed of translation on one CPU process: precisions, beams, batch sizes; start-up and memory of the whole program.
 
-`python benchmarks/translate.py MODEL SOURCE_FILE [--beam-size 5] [--batch-size 64]`
+`python benchmarks/translate.py MODEL SOURCE_FILE [--lines 300]` prints Markdown. "Of the limit" compares with a machine
+that does nothing but the weights' products, at the rate that one of them reaches here at as many rows.
 """
 
 import argparse
 import itertools
+import resource
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import torch
-from limits import matmul_rate
+from limits import seconds
 
 from gnmt import SearchConfig, Translator
-from gnmt.checkpoint import load_model
+from gnmt.checkpoint import Model, load_model
+from gnmt.inference.products import build_product
 from gnmt.lines import read_lines
+
+TRANSLATE = Path(__file__).resolve().parents[1] / "translate.py"
+
+
+def product_rate(width: int, rows: int, precision: str) -> float:
+    """Operations a second of the gates' product of a layer that reads its input and the context."""
+    product = build_product(torch.randn(4 * width, 3 * width), None, precision)
+    x = torch.randn(rows, 3 * width)
+    return 2 * rows * 12 * width * width / seconds(lambda: product(x))
+
+
+def measure(model: Model, lines: list[str], precision: str, beam_size: int, batch_size: int) -> str:
+    """A row of the table."""
+    translator = Translator(
+        model, SearchConfig(beam_size=beam_size), device="cpu", precision=precision, batch_size=batch_size
+    )
+    translator.translate_batch(lines[:16])
+    latencies = []
+    start = time.perf_counter()
+    translations = []
+    for chunk in _chunks(lines, batch_size):
+        begin = time.perf_counter()
+        translations += translator.translate_batch(chunk)
+        latencies.append(time.perf_counter() - begin)
+    duration = time.perf_counter() - start
+    tokens = sum(len(part.tokens) + 1 for each in translations for part in each.hypotheses[0].parts)
+    sources = sum(each.source_tokens + 1 for each in translations)
+    network = model.network
+    encoder = sum(p.numel() for p in network.encoder.parameters() if p.dim() > 1)
+    decoder = sum(p.numel() for p in network.decoder.parameters() if p.dim() > 1) + network.output.weight.numel()
+    products = 2.0 * (encoder * sources + decoder * tokens * beam_size)
+    share = products / duration / product_rate(network.config.hidden_size, beam_size * batch_size, precision)
+    latency = "{:.0f} / {:.0f} ms".format(*np.percentile(latencies, [50, 99]) * 1e3) if batch_size == 1 else ""
+    return (
+        f"| {precision} | {beam_size} | {batch_size} | {len(lines) / duration:.1f} | {tokens / duration:,.0f} "
+        f"| {share:.0%} | {latency} |"
+    )
+
+
+def _chunks(lines: list[str], batch_size: int) -> list[list[str]]:
+    """One line at a time for latencies; all lines at once otherwise, so that batches are filled up again."""
+    return [[line] for line in lines] if batch_size == 1 else [lines]
+
+
+def whole_program(options: argparse.Namespace, precision: str) -> str:
+    """A row of the second table: one line, then the lines of the file, from start to end."""
+    command = [sys.executable, TRANSLATE, "-m", options.model, "--precision", precision, "--device", "cpu", "-q"]
+    text = "".join(line + "\n" for line in itertools.islice(read_lines(options.source), options.lines))
+    durations = []
+    for given in (text[: text.index("\n") + 1], text):
+        start = time.perf_counter()
+        subprocess.run(command, input=given.encode(), stdout=subprocess.DEVNULL, check=True)
+        durations.append(time.perf_counter() - start)
+    # The largest process so far; translate.py's workers share most of their memory with their parent.
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return f"| {precision} | {durations[0]:.2f} s | {options.lines / durations[1]:.1f} | {memory:,.0f} MiB |"
 
 
 def main() -> None:
-    """Print one line."""
+    """Print both tables, a row as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("source")
-    parser.add_argument("--lines", type=int, default=500)
-    parser.add_argument("--beam-size", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--lines", type=int, default=300)
+    parser.add_argument("--precisions", nargs="+", default=["int8", "bf16", "fp32"])
     options = parser.parse_args()
-    search = SearchConfig(beam_size=options.beam_size)
-    translator = Translator(load_model(options.model), search, device="cpu", batch_size=options.batch_size)
+    print("| precision | one line | lines/s | largest process |\n|---|---|---|---|")
+    for precision in options.precisions:
+        print(whole_program(options, precision), flush=True)
+    model = load_model(options.model)
     lines = list(itertools.islice(read_lines(options.source), options.lines))
-    translator.translate_batch(lines[: options.batch_size])
-    start = time.perf_counter()
-    translations = translator.translate_batch(lines)
-    duration = time.perf_counter() - start
-    network, tokenizer = translator.network, translator.tokenizer
-    steps = sum(len(tokenizer.encode(translation.text)) + 1 for translation in translations)
-    sources = sum(translation.source_tokens + 1 for translation in translations)
-    encoder = sum(p.numel() for p in network.encoder.parameters() if p.dim() > 1)
-    decoder = sum(p.numel() for p in network.decoder.parameters() if p.dim() > 1) + network.output.weight.numel()
-    operations = 2.0 * (encoder * sources + decoder * steps * options.beam_size)
-    width = network.config.hidden_size
-    limit = matmul_rate(options.batch_size * options.beam_size, 2 * width, 4 * width, torch.float32)
-    share = operations / duration / limit
-    print(
-        f"fp32, beam {options.beam_size}, batch {options.batch_size}: {len(lines) / duration:.1f} sentences/s, "
-        f"{steps / duration:,.0f} output tokens/s, {share:.1%} of the machine's {limit / 1e9:,.0f} GF/s"
-    )
+    print(f"\n{torch.get_num_threads()} threads in one process:\n")
+    print("| precision | beam | batch | sentences/s | tokens/s | of the limit | latency p50 / p99 |\n|" + "---|" * 7)
+    for precision, beam_size, batch_size in itertools.product(options.precisions, (1, 5), (1, 64)):
+        print(measure(model, lines, precision, beam_size, batch_size), flush=True)
 
 
 if __name__ == "__main__":
