@@ -185,7 +185,8 @@ class Search:
         """Drop what is too far below the best: tokens (before any score), and hypotheses once one has finished."""
         config, beams = self._config, self._beams
         if config.token_pruning < np.inf:
-            steps = candidates.log_probs - np.take_along_axis(beams.log_probs, candidates.parents, 1)
+            before = np.take_along_axis(beams.log_probs, candidates.parents, 1)
+            steps = candidates.log_probs - np.where(np.isfinite(before), before, 0.0)
             best = np.full_like(beams.log_probs, -np.inf)
             np.maximum.at(best, (np.arange(len(best))[:, None], candidates.parents), steps)
             is_far = steps < np.take_along_axis(best, candidates.parents, 1) - config.token_pruning
@@ -207,6 +208,9 @@ class Search:
                 is_complete,
                 attention,
             )
+            if sentence.lacks(parent, token) and not is_complete:
+                sentence.lacking.append(hypothesis)
+                continue
             sentence.finished.append(hypothesis)
             self._beams.worst[b] = sentence.worst_wanted(self._config.num_hypotheses)
             self._beams.best[b] = max(self._beams.best[b], hypothesis.score)
@@ -248,7 +252,7 @@ class Search:
         new = np.flatnonzero(~self._done & ~can_improve)
         self._done[new] = True
         beams.log_probs[new] = -np.inf
-        if not all(self._sentences[b].finished for b in new):
+        if not all(self._sentences[b].best() for b in new):
             raise FloatingPointError(
                 "the model's probabilities are not numbers: its weights are broken; train it again"
             )

@@ -56,6 +56,7 @@ class Sentence:
         random: draws for sampling.
         progress: of each hypothesis with the required sequences; empty if there are none.
         finished: hypotheses so far, in no order.
+        lacking: hypotheses that reached the limit without all required sequences: used if there are no others.
         steps: of each step the attention (K, S) and, for each hypothesis that went on, its parent (K,).
     """
 
@@ -65,6 +66,7 @@ class Sentence:
     random: np.random.Generator
     progress: list[Progress]
     finished: list[Hypothesis] = field(default_factory=list)
+    lacking: list[Hypothesis] = field(default_factory=list)
     steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     @classmethod
@@ -77,9 +79,14 @@ class Sentence:
         random = np.random.Generator(np.random.Philox(key=np.array([config.seed, request.key], dtype=np.uint64)))
         return cls(request, source_length, max(limit, least), random, progress)
 
+    def lacks(self, hypothesis: int, token: int) -> bool:
+        """Whether something required is missing from a hypothesis that ends with this token."""
+        return bool(self.progress) and self.progress[hypothesis].after(token).missing > 0
+
     def best(self) -> list[Hypothesis]:
         """All finished hypotheses, best first, none twice."""
-        unique = {hypothesis.tokens: hypothesis for hypothesis in sorted(self.finished, key=lambda h: h.score)}
+        found = self.finished or self.lacking
+        unique = {hypothesis.tokens: hypothesis for hypothesis in sorted(found, key=lambda h: h.score)}
         return sorted(unique.values(), key=lambda h: -h.score)
 
     def worst_wanted(self, number: int) -> float:
