@@ -4,33 +4,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_WORD_START = "\u2581"
 
-
-def word_numbers(pieces: Sequence[str]) -> np.ndarray:
-    """The word, counted from 0, that each piece belongs to: a word begins where SentencePiece marks a space."""
-    starts = [piece.startswith(_WORD_START) for piece in pieces]
-    return np.maximum(np.cumsum(starts) - bool(starts and starts[0]), 0) if starts else np.zeros(0, dtype=int)
-
-
-def align_words(
-    source_pieces: Sequence[str], target_pieces: Sequence[str], attention: np.ndarray
-) -> list[tuple[int, int]]:
+def align_words(source_words: np.ndarray, target_words: np.ndarray, attention: np.ndarray) -> list[tuple[int, int]]:
     """The source word that each target word attended most, as (source word, target word) pairs counted from 0.
 
     Args:
-        source_pieces: without special tokens.
-        target_pieces: the same.
+        source_words: (S',) the word that each source piece belongs to, see `Tokenizer.word_numbers`.
+        target_words: (T',) the same for the target.
         attention: (T, S) weights; columns and rows behind the pieces (those of eos) are left out.
 
     Returns:
-        one pair for each target word; none if a side has no pieces.
+        one pair for each target word; none if a side has no words.
     """
-    if not source_pieces or not target_pieces:
+    if not len(source_words) or not len(target_words):
         return []
-    source, target = word_numbers(source_pieces), word_numbers(target_pieces)
-    of_words = np.zeros((target[-1] + 1, source[-1] + 1))
-    np.add.at(of_words, (target[:, None], source[None, :]), attention[: len(target), : len(source)])
+    of_words = np.zeros((target_words[-1] + 1, source_words[-1] + 1))
+    pieces = attention[: len(target_words), : len(source_words)]
+    np.add.at(of_words, (target_words[:, None], source_words[None, :]), pieces)
     return [(int(row.argmax()), j) for j, row in enumerate(of_words)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import sentencepiece
 
 from gnmt.errors import CheckpointError, ConfigError
@@ -118,6 +119,14 @@ class Tokenizer:
         """The pieces that ids stand for; U+2581 at the start of a piece marks the start of a word."""
         pieces: list[str] = [self._processor.id_to_piece(int(i)) for i in ids]
         return pieces
+
+    def word_numbers(self, ids: Sequence[int]) -> np.ndarray:
+        """The white-space word of the decoded text, counted from 0, that each piece belongs to; empty without words."""
+        words = [len(self.decode(ids[: end + 1]).split()) for end in range(len(ids))]
+        if not words or not words[-1]:
+            return np.zeros(0, dtype=np.int64)
+        # Bytes that do not make a character yet, or make a space, are no words of their own.
+        return np.clip(np.maximum.accumulate(words) - 1, 0, words[-1] - 1)
 
     def spellings(self, text: str, limit: int = 1000) -> list[tuple[int, ...]]:
         """All sequences of pieces that spell a text as words of their own, bytes left aside; at most `limit`."""

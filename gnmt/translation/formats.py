@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from gnmt.alignment import align_words, pharaoh, word_numbers
+from gnmt.alignment import align_words, pharaoh
 from gnmt.tokenizer import Tokenizer
 from gnmt.translator import TextHypothesis, Translation
 
@@ -53,11 +53,11 @@ def word_links(translation: Translation, tokenizer: Tokenizer) -> list[tuple[int
     links: list[tuple[int, int]] = []
     source_words = target_words = 0
     for ids, part in zip(translation.sources, translation.hypotheses[0].parts, strict=True):
-        source, target = tokenizer.pieces(ids), tokenizer.pieces(part.tokens)
+        source, target = tokenizer.word_numbers(ids), tokenizer.word_numbers(part.tokens)
         if part.attention is not None:
             links += [(i + source_words, j + target_words) for i, j in align_words(source, target, part.attention)]
-        source_words += int(word_numbers(source)[-1]) + 1
-        target_words += int(word_numbers(target)[-1]) + 1 if target else 0
+        source_words += int(source[-1]) + 1 if len(source) else 0
+        target_words += int(target[-1]) + 1 if len(target) else 0
     return links
 
 

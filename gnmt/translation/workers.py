@@ -88,20 +88,27 @@ class Workers:
         """
         order = sorted(range(len(lines)), key=lambda i: -len(lines[i]))
         shares = [order[k :: len(self._connections)] for k in range(len(self._connections))]
-        for connection, share in zip(self._connections, shares, strict=True):
+        for k, share in enumerate(shares):
             demands = [constraints[i] for i in share] if constraints else None
-            connection.send(([lines[i] for i in share], demands, [numbers[i] for i in share]))
-        found: dict[int, Translation] = {}
-        for connection, share, process in zip(self._connections, shares, self._processes, strict=True):
-            try:
-                answer = connection.recv()
-            except EOFError:
-                process.join()
-                raise OSError(f"a worker process ended with status {process.exitcode}") from None
+            self._exchange(k, ([lines[i] for i in share], demands, [numbers[i] for i in share]))
+        answers = [self._exchange(k) for k in range(len(shares))]
+        for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-            found.update(zip(share, answer, strict=True))
+        found = {
+            i: translation
+            for share, answer in zip(shares, answers, strict=True)
+            for i, translation in zip(share, answer, strict=True)
+        }
         return [found[i] for i in range(len(lines))]
+
+    def _exchange(self, k: int, message: object = None) -> Any:
+        """Send a message to process k, or receive its answer."""
+        try:
+            return self._connections[k].recv() if message is None else self._connections[k].send(message)
+        except (EOFError, OSError):
+            self._processes[k].join()
+            raise OSError(f"a worker process ended with status {self._processes[k].exitcode}") from None
 
 
 def _work(
@@ -116,7 +123,7 @@ def _work(
     while True:
         try:
             lines, constraints, numbers = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the parent has ended
             return
         try:
             answer: object = translator.translate_batch(lines, constraints, numbers)

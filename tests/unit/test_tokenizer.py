@@ -73,3 +73,20 @@ def test_a_damaged_model_is_refused(tmp_path):
         Tokenizer(b"nonsense")
     with pytest.raises(CheckpointError, match="cannot read"):
         Tokenizer.load(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("text", ["The light is on.", "\U0001f600 in {room} \u4f60\u597d", "a", "  ", "x \u00e9 y"])
+def test_every_piece_belongs_to_a_word_of_the_text(tokenizer, text):
+    ids = tokenizer.encode(text)
+    words = tokenizer.word_numbers(ids).tolist()
+    assert sorted(set(words)) == list(range(len(text.split())))
+    assert words == sorted(words)
+    for number, word in enumerate(text.split()):
+        assert tokenizer.decode([i for i, w in zip(ids, words, strict=True) if w == number]) == word
+
+
+def test_pieces_without_words_belong_to_their_neighbours(tokenizer):
+    space = tokenizer.encode("a b")[0]
+    ids = [space, space, *tokenizer.encode("light"), space, space]
+    assert set(tokenizer.word_numbers(ids).tolist()) == {0}
+    assert tokenizer.word_numbers([space]).tolist() == []

@@ -1,0 +1,173 @@
+"""translate.py with all that it offers: formats, demands, long text, processes, resuming, scoring, any bytes at all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, assert_refused
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnmt.errors import DataError
+from gnmt.translation.job import Job
+from gnmt.translation.options import parse_arguments
+
+TEXT = (
+    "The light is on.\n\nA sensor was found today. The door is off.\nin {room} at 10:30\n\u200b\nThe battery\n".encode()
+)
+NUM_LINES = 6
+
+
+@pytest.fixture(name="translate")
+def _translate(run, model_folder):
+    def translate(*arguments, text=TEXT):
+        return run("translate.py", "-m", model_folder, "-b", "3", *arguments, text=text)
+
+    return translate
+
+
+def test_json_has_one_object_for_each_line(translate):
+    result = translate("--format", "json", "-n", "2")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["line"] for row in rows] == list(range(1, NUM_LINES + 1))
+    plain = translate().stdout.decode().splitlines()
+    assert [row["translation"] for row in rows] == plain
+    for row in rows:
+        assert row["n_best"][0]["translation"] == row["translation"]
+        assert all(i >= 0 and 0 <= j < len(row["translation"].split()) for i, j in row["alignment"])
+    assert rows[1]["tokens"] == rows[4]["tokens"] == rows[1]["warnings"] == []
+
+
+def test_alignments_are_in_range_and_plots_are_drawn(translate, tmp_path):
+    links, plots = tmp_path / "links", tmp_path / "plots"
+    output = translate("--alignments", links, "--attention-plot", plots).stdout.decode().splitlines()
+    rows = links.read_text().splitlines()
+    assert len(rows) == NUM_LINES
+    for source, target, row in zip(TEXT.decode().splitlines(), output, rows, strict=True):
+        for i, j in (link.split("-") for link in row.split()):
+            assert int(i) < len(source.split())
+            assert int(j) < len(target.split())
+    assert rows[1] == rows[4] == ""
+    assert {path.name for path in plots.iterdir()} == {f"{number}.png" for number in (1, 3, 4, 6)}
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"], ["--temperature", "1", "--seed", "3"]])
+def test_processes_and_batches_make_no_difference(translate, options):
+    text = TEXT * 7
+    expected = translate("--devices", "1", *options, text=text).stdout
+    assert translate("--devices", "3", "--batch-size", "2", *options, text=text).stdout == expected
+
+
+def test_paragraphs_are_one_line_each(translate):
+    text = b"The light is\non. The door\n\n\nA sensor\n"
+    result = translate("--paragraphs", text=text)
+    sentences = translate(text=b"The light is on.\nThe door\nA sensor\n").stdout.decode().splitlines()
+    assert result.stdout.decode().splitlines() == [" ".join(sentences[:2]), "", "", sentences[2]]
+
+
+def test_long_lines_are_split_or_refused(translate):
+    text = b"A sensor\nThe light is on. The door was found. A sensor has failed.\n"
+    split = translate("--max-input-length", "14", "--on-long", "split", text=text)
+    assert split.stdout.count(b"\n") == 2
+    assert b"too long" not in split.stderr
+    refused = translate("--max-input-length", "14", "--on-long", "error", text=text)
+    assert_refused(refused, "line 2", "--on-long")
+
+
+def test_demands_from_a_file(translate, tmp_path):
+    demands = tmp_path / "demands"
+    demands.write_text('{"prefix": "Das Licht"}\n\n{"include": ["heute"]}\n\n\n{"exclude": ["Die"]}\n')
+    lines = translate("--constraints", demands).stdout.decode().splitlines()
+    assert lines[0].startswith("Das Licht")
+    assert lines[1] == ""
+    assert "heute" in lines[2]
+    demands.write_text("\n")
+    assert_refused(translate("--constraints", demands), "ends before line 2")
+
+
+def test_given_translations_are_scored(translate, tmp_path):
+    reference, source = tmp_path / "reference", tmp_path / "source"
+    source.write_bytes(b"The light is on.\nThe door\n")
+    reference.write_text("Das Licht ist an.\nDas Licht\nDie Tür\nEin Sensor\n")
+    arguments = ["-i", source, "--score-only", "--reference", reference]
+    rows = [line.split("\t") for line in translate(*arguments, "-n", "2").stdout.decode().splitlines()]
+    assert [row[2] for row in rows] == reference.read_text().splitlines()
+    assert all(float(log_prob) < float(score) < 0 for score, log_prob, _ in rows)
+    assert_refused(translate(*arguments), "4 lines", "2")
+    assert_refused(translate("--score-only"), "--reference")
+
+
+def test_numbers_that_changed_are_reported(translate):
+    result = translate("--report-mismatch")
+    assert b"line 4: differs from its source in: 1030" in result.stderr
+    assert b"1 with other numbers" in result.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"], ["--format", "json"]])
+def test_a_killed_run_is_continued_to_the_same_output(translate, model_folder, tmp_path, options):
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(TEXT * 1000)
+    common = [sys.executable, ROOT / "translate.py", "-m", model_folder, "-b", "2", "-i", source, *options]
+    process = subprocess.Popen([*common, "-o", output], stderr=subprocess.DEVNULL, env={**os.environ})
+    part = tmp_path / "out.part"
+    for _ in range(600):
+        if part.exists() and part.stat().st_size:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not output.exists()
+    refused = translate("-i", source, "-o", output, *options)
+    assert_refused(refused, "--resume-output")
+    result = subprocess.run([*common, "-o", output, "--resume-output"], capture_output=True, check=True)
+    assert b"resumed behind line" in result.stderr
+    subprocess.run([*common, "-o", tmp_path / "whole"], capture_output=True, check=True)
+    assert output.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not part.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mentioned"),
+    [
+        (["--resume-output"], "standard stream"),
+        (["--devices", "0"], "--devices"),
+        (["--top-k", "3"], "temperature"),
+        (["--token-pruning", "-1"], "token_pruning"),
+        (["--exclude", "x", "--score-only"], "--score-only"),
+        (["--precision", "int4"], "--precision"),
+    ],
+)
+def test_mistakes_get_one_line(translate, arguments, mentioned):
+    assert_refused(translate(*arguments), mentioned)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.one_of(st.text(max_size=30), st.binary(max_size=20))), st.booleans(), st.sampled_from(["text", "json"])
+)
+def test_any_bytes_give_as_many_lines_or_one_clear_error(model_folder, tmp_path, pieces, ends, kind):
+    data = b"\n".join(p.encode("utf-8", "replace") if isinstance(p, str) else p for p in pieces) + b"\n" * ends
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(data)
+    options = ["-m", str(model_folder), "-b", "2", "-i", str(source), "-o", str(output), "--devices", "1", "-q"]
+    job = Job(parse_arguments([*options, "--format", kind, "--max-input-length", "40"]))
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        with pytest.raises(DataError, match="not UTF-8"):
+            job.run()
+        return
+    job.run()
+    body = data.removeprefix(b"\xef\xbb\xbf")
+    expected = body.count(b"\n") + (not body.endswith(b"\n") and body != b"")
+    written = output.read_bytes()
+    assert written.count(b"\n") == expected
+    assert written.endswith(b"\n") or not expected
+    if kind == "json":
+        assert [json.loads(line)["line"] for line in written.splitlines()] == list(range(1, expected + 1))
+    assert not Path(f"{output}.part").exists()
