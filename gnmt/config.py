@@ -142,7 +142,7 @@ class SearchConfig:
     beam_size: int = 5
     num_hypotheses: int = 1
     length_penalty: float = 0.6
-    coverage_penalty: float = 0.0
+    coverage_penalty: float = 0.1
     max_length_factor: float = 2.0
     token_pruning: float = INFINITY
     hypothesis_pruning: float = INFINITY

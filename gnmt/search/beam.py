@@ -82,7 +82,7 @@ class Search:
         else:
             self._memory = self._state = None
         self._sentences = [self._sentences[b] for b in keep]
-        self._beams = self._beams.select(keep)
+        self._beams = self._beams.select(keep) if len(keep) else Beams.start([], self._config, self._bos_id)
         self._done = self._done[keep]
 
     @torch.inference_mode()
