@@ -2,10 +2,12 @@
 
 import logging
 import sys
+from pathlib import Path
 
 from gnmt.errors import run_program
 from gnmt.translation.job import Job
 from gnmt.translation.options import parse_arguments
+from gnmt.translation.ranks import find_rank, merge, options_of_rank
 from gnmt.translation.streams import abandon_stdout
 
 
@@ -14,7 +16,19 @@ def main() -> int:
     options = parse_arguments(sys.argv[1:])
     level = logging.ERROR if options.quiet else logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s")
-    job = Job(options)
+    rank, output = find_rank(), Path(options.output)
+    if rank.world_size > 1:
+        options = options_of_rank(options, rank)
+    if rank.world_size == 1 or not Path(options.output).exists():
+        status = _run(Job(options, rank))
+        if status:
+            return status
+    if rank.world_size > 1 and merge(output, rank.world_size):
+        print(f"all {rank.world_size} parts are in {output}", file=sys.stderr)
+    return 0
+
+
+def _run(job: Job) -> int:
     try:
         job.run()
     except BrokenPipeError:

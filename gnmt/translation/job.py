@@ -15,10 +15,11 @@ import torch
 
 from gnmt.checkpoint import load_model
 from gnmt.config import SearchConfig
-from gnmt.errors import DataError
+from gnmt.errors import ConfigError, DataError
 from gnmt.lines import read_blocks, read_lines
 from gnmt.translation.demands import Demand, constraints_of, read_demands
 from gnmt.translation.formats import alignment_line, json_line, mismatches, text_lines
+from gnmt.translation.ranks import Rank
 from gnmt.translation.streams import check_outputs, is_regular, lines_written, open_input, open_output
 from gnmt.translation.units import Unit, paragraphs, single_lines
 from gnmt.translation.workers import Workers, count_devices
@@ -70,13 +71,14 @@ class Job:
 
     Args:
         options: the parsed command line.
+        rank: which part of the input is to be translated; by default all of it.
 
     Raises:
         GNMTError: an option or a file cannot be used; nothing has been written.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+    def __init__(self, options: argparse.Namespace, rank: Rank = Rank(0, 1)) -> None:
+        self.options, self.rank = options, rank
         self.source_name = "standard input" if options.input == "-" else options.input
         self.lines_done, self.cropped, self.cut_off, self.mismatched = 0, 0, 0, 0
         self.best: list[str] = []
@@ -105,14 +107,16 @@ class Job:
         options, start = self.options, time.perf_counter()
         with contextlib.ExitStack() as stack:
             source = stack.enter_context(open_input(options.input))
-            self._check(source)
+            wanted = self._check(source)
             target = stack.enter_context(open_output(options.output, append=options.resume_output))
             links = stack.enter_context(open_output(options.alignments)) if options.alignments else None
             self.engine: Translator | Workers = self.translator
             if self.num_devices > 1:
                 self.engine = stack.enter_context(Workers(self.make, self.num_devices, fork=self.fork))
-            demands = read_demands(options.constraints, options.exclude) if options.constraints else None
-            for units in self._windows(source):
+            demands = None
+            if options.constraints:
+                demands = itertools.islice(read_demands(options.constraints, options.exclude), wanted.start, None)
+            for units in self._windows(source, wanted):
                 translations = self._translate(units, demands)
                 warnings = [self._account(*each) for each in zip(units, translations, strict=True)]
                 self._write(target, links, units, translations, warnings)
@@ -127,10 +131,16 @@ class Job:
         if self.references is not None and not options.score_only:
             self._score(self.references)
 
-    def _check(self, source: BinaryIO) -> None:
-        """Read a regular file once, to find text that is not UTF-8 and a wrong number of references beforehand."""
+    def _check(self, source: BinaryIO) -> range:
+        """Read a regular file once, to find text that is not UTF-8 and a wrong number of references beforehand.
+
+        Returns:
+            the units, counted from 0, that are to be translated: this rank's without those that are done.
+        """
         if not is_regular(source):
-            return
+            if self.rank.world_size > 1:
+                raise ConfigError(f"{self.source_name} is no regular file, expected one to share among several ranks")
+            return range(sys.maxsize)
         start = source.tell()
         lines = sum(len(units) for units in self._units(source))
         source.seek(start)
@@ -140,20 +150,21 @@ class Job:
                 f"{self.options.reference} has {len(self.references)} lines and {self.source_name} has {lines}, "
                 f"expected {'one reference' if expected == lines else f'{self.options.n_best} lines'} for each line"
             )
+        return self.rank.lines(lines)[self.skipped :]
 
     def _units(self, source: BinaryIO) -> Iterator[list[Unit]]:
         blocks = read_blocks(source, self.source_name)
         return paragraphs(blocks) if self.options.paragraphs else single_lines(blocks)
 
-    def _windows(self, source: BinaryIO) -> Iterator[list[Unit]]:
-        to_skip = self.skipped
-        for block in self._units(source):
-            skip = min(to_skip, len(block))
-            to_skip -= skip
-            for start in range(skip, len(block), WINDOW):
-                yield block[start : start + WINDOW]
+    def _windows(self, source: BinaryIO, wanted: range) -> Iterator[list[Unit]]:
         if self.skipped:
             logger.warning("resumed behind line %d", self.skipped)
+        first = 0
+        for block in self._units(source):
+            begin, end = (max(limit - first, 0) for limit in (wanted.start, wanted.stop))
+            for start in range(begin, min(end, len(block)), WINDOW):
+                yield block[start : min(start + WINDOW, end)]
+            first += len(block)
 
     def _translate(self, units: Sequence[Unit], demands: Iterator[Demand] | None) -> list[Translation]:
         lines, numbers = [unit.text for unit in units], [unit.number for unit in units]

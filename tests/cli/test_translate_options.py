@@ -171,3 +171,43 @@ def test_any_bytes_give_as_many_lines_or_one_clear_error(model_folder, tmp_path,
     if kind == "json":
         assert [json.loads(line)["line"] for line in written.splitlines()] == list(range(1, expected + 1))
     assert not Path(f"{output}.part").exists()
+
+
+def test_ranks_of_a_launcher_translate_their_parts_and_the_last_one_joins_them(run, model_folder, tmp_path):
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(TEXT * 3)
+
+    def torchrun(number):
+        return {"RANK": str(number), "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
+
+    def slurm(number):
+        return {"SLURM_PROCID": str(number), "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0"}
+
+    for launcher, order in ((torchrun, (1, 0, 1, 2)), (slurm, (1, 0))):
+        for number in order:
+            assert not output.exists()
+            result = run("translate.py", "-m", model_folder, "-b", "2", "-i", source, "-o", output, **launcher(number))
+            assert result.returncode == 0, result.stderr
+        expected = run("translate.py", "-m", model_folder, "-b", "2", "-i", source).stdout
+        assert output.read_bytes() == expected
+        output.unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_rank_that_was_interrupted_goes_on_behind_its_last_line(run, model_folder, tmp_path):
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(TEXT * 2)
+    whole = run("translate.py", "-m", model_folder, "-b", "2", "-i", source).stdout.splitlines(keepends=True)
+    (tmp_path / "out.rank-1-of-2.part").write_bytes(b"".join(whole[6:8]) + b"half a l")
+    for number in ("0", "1"):
+        options = ["-m", model_folder, "-b", "2", "-i", source, "-o", output]
+        result = run("translate.py", *options, RANK=number, WORLD_SIZE="2")
+    assert b"resumed behind line 2" in result.stderr
+    assert output.read_bytes() == b"".join(whole)
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "x", "--paragraphs"]])
+def test_ranks_need_files(run, model_folder, options):
+    result = run("translate.py", "-m", model_folder, *options, text=TEXT, RANK="0", WORLD_SIZE="2")
+    assert_refused(result, "several ranks")
+    assert_refused(run("translate.py", "-m", model_folder, RANK="5", WORLD_SIZE="2"), "RANK")
