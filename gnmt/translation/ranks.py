@@ -12,7 +12,7 @@ import torch
 from gnmt.errors import ConfigError
 from gnmt.files import locked, new_file
 
-# The launchers' variables for the own number and the number of all; SLURM_NTASKS is also set where nothing was launched.
+# The launchers' variables for the own number and the number of all; SLURM_NTASKS is set without any launcher too.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
 
 
