@@ -10,7 +10,9 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +39,7 @@ def measure(model: Model, lines: list[str], precision: str, beam_size: int, batc
         model, SearchConfig(beam_size=beam_size), device="cpu", precision=precision, batch_size=batch_size
     )
     translator.translate_batch(lines[:16])
+    network_time = Stopwatch(translator)
     latencies = []
     start = time.perf_counter()
     translations = []
@@ -55,8 +58,28 @@ def measure(model: Model, lines: list[str], precision: str, beam_size: int, batc
     latency = "{:.0f} / {:.0f} ms".format(*np.percentile(latencies, [50, 99]) * 1e3) if batch_size == 1 else ""
     return (
         f"| {precision} | {beam_size} | {batch_size} | {len(lines) / duration:.1f} | {tokens / duration:,.0f} "
-        f"| {share:.0%} | {latency} |"
+        f"| {network_time.total / duration:.0%} | {share:.0%} | {latency} |"
     )
+
+
+class Stopwatch:
+    """Adds up the time that a translator spends in its network: encoding and single steps; the rest is search."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.total = 0.0
+        model = translator._engine._model
+        for name in ("encode", "step"):
+            setattr(model, name, self._timed(getattr(model, name)))
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return call(*arguments)
+            finally:
+                self.total += time.perf_counter() - start
+
+        return timed
 
 
 def _chunks(lines: list[str], batch_size: int) -> list[list[str]]:
@@ -92,7 +115,10 @@ def main() -> None:
     model = load_model(options.model)
     lines = list(itertools.islice(read_lines(options.source), options.lines))
     print(f"\n{torch.get_num_threads()} threads in one process:\n")
-    print("| precision | beam | batch | sentences/s | tokens/s | of the limit | latency p50 / p99 |\n|" + "---|" * 7)
+    print(
+        "| precision | beam | batch | sentences/s | tokens/s | in the network | of the limit | latency p50 / p99 |\n|"
+        + "---|" * 8
+    )
     for precision, beam_size, batch_size in itertools.product(options.precisions, (1, 5), (1, 64)):
         print(measure(model, lines, precision, beam_size, batch_size), flush=True)
 
