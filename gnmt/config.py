@@ -162,7 +162,13 @@ class SearchConfig:
         require_range(self, "length_penalty coverage_penalty", 0, INFINITY)
         for name in ("token_pruning", "hypothesis_pruning"):
             require(getattr(self, name) >= 0, f"SearchConfig.{name} is {getattr(self, name)}", "at least 0, or inf")
-        require_range(self, "no_repeat_ngram_size temperature top_k seed", 0, INFINITY)
+        require_range(self, "no_repeat_ngram_size temperature top_k", 0, INFINITY)
+        require_range(self, "seed", 0, 2**63, open_end=True)
+        require(
+            not self.temperature or self.token_pruning == self.hypothesis_pruning == INFINITY,
+            f"SearchConfig.temperature is {self.temperature} with pruning",
+            "top_k and top_p to limit what is sampled",
+        )
         require_range(self, "max_length_factor", 0.1, 100)
         require(0 < self.top_p <= 1, f"SearchConfig.top_p is {self.top_p}", "above 0, at most 1")
         require(

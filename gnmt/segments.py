@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 _CLOSING, _OPENING = "\"'\u201d\u2019\u00bb)\\]", "\"'\u201c\u2018\u201e\u00ab\u00bf\u00a1(\\["
 _WIDE_ENDS, _WIDE_COMMAS = "\u3002\uff01\uff1f", "\uff0c\uff1b\uff1a\u3001"
 # White space behind a full stop, question or exclamation mark, before what can begin a sentence.
-_SENTENCE_END = re.compile(
-    rf"(?<=[.!?\u2026])[{_CLOSING}]*\s+(?=[^\s\W\d_a-z]|[{_OPENING}]|\d)|(?<=[{_WIDE_ENDS}])(?=\S)"
-)
+_SENTENCE_END = re.compile(rf"(?<=[.!?\u2026])[{_CLOSING}]*\s+(?=[^\W_]|[{_OPENING}])|(?<=[{_WIDE_ENDS}])(?=\S)")
 _CLAUSE_END = re.compile(rf"(?<=[,;:])\s+|(?<=[{_WIDE_COMMAS}])(?=\S)")
+_TITLES = frozenset(("Dr", "Mr", "Mrs", "Ms", "Prof", "St", "Nr", "vs", "bzw", "Hr", "Fr"))
+_LONGEST_ABBREVIATION = 20
 _SPACE = re.compile(r"\s+")
 
 
@@ -20,16 +20,18 @@ def split_sentences(text: str) -> list[str]:
     for match in _SENTENCE_END.finditer(text):
         # What closes the sentence, such as a quote, stands inside the match and stays with it.
         end = match.end() - len(match.group()) + len(match.group().rstrip())
-        if not _is_abbreviation(text[start:end]):
+        begins_small = text[match.end() : match.end() + 1].islower()
+        if not begins_small and not _is_abbreviation(text[max(start, end - _LONGEST_ABBREVIATION) : end]):
             pieces.append(text[start:end].strip())
             start = match.end()
     return [piece for piece in [*pieces, text[start:].strip()] if piece]
 
 
 def _is_abbreviation(text: str) -> bool:
-    """Whether the last word is one letter, or a number, before a full stop: `J. Smith`, `25. September`."""
+    """Whether the text ends with one letter, a number or a title before a full stop: `J. Smith`, `25. September`."""
     last = text.rsplit(maxsplit=1)[-1] if text.split() else ""
-    return last.endswith(".") and (len(last.strip(_OPENING + ".")) == 1 or last[:-1].isdigit())
+    word = last.strip(_OPENING + ".")
+    return last.endswith(".") and (len(word) == 1 or word.isdigit() or word in _TITLES)
 
 
 def split_long(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
@@ -48,9 +50,10 @@ def split_long(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
 def _cut(text: str, limit: int, count: Callable[[str], int], ways: Sequence[Callable[[str], list[str]]]) -> list[str]:
     if count(text) <= limit or not ways:
         return [text]
-    glue = "" if len(ways) == 1 else " "
     parts: list[str] = []
     for piece in ways[0](text):
+        is_wide = bool(parts) and parts[-1][-1:] in _WIDE_ENDS + _WIDE_COMMAS
+        glue = "" if len(ways) == 1 or is_wide else " "
         joined = parts[-1] + glue + piece if parts else piece
         if parts and count(joined) <= limit:
             parts[-1] = joined

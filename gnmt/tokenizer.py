@@ -128,8 +128,13 @@ class Tokenizer:
         # Bytes that do not make a character yet, or make a space, are no words of their own.
         return np.clip(np.maximum.accumulate(words) - 1, 0, words[-1] - 1)
 
-    def spellings(self, text: str, limit: int = 1000) -> list[tuple[int, ...]]:
-        """All sequences of pieces that spell a text as words of their own, bytes left aside; at most `limit`."""
+    def spellings(self, text: str, limit: int = 20_000) -> list[tuple[int, ...]]:
+        """Sequences of pieces that spell a text from the start of a word on, bytes left aside.
+
+        At most `limit`, those of long pieces first; none for a text with nothing to see in it.
+        """
+        if not normalize(text):
+            return []
         word = _WORD_START + normalize(text).replace(" ", _WORD_START)
         found: list[tuple[int, ...]] = []
         unfinished: list[tuple[int, tuple[int, ...]]] = [(0, ())]

@@ -64,6 +64,8 @@ class Translation(NamedTuple):
 # Lines read ahead: within them, lines of similar length share a batch, and they are written together.
 WINDOW = 2000
 ON_LONG = ("crop", "split", "error")
+# Target languages that put no space between sentences.
+_WITHOUT_SPACES = ("zh", "ja", "th")
 _EMPTY = TextHypothesis("", 0.0, 0.0, True, ())
 # Parts that one line can have: keys of search are line * _MAX_PARTS + part.
 _MAX_PARTS = 1 << 20
@@ -119,6 +121,7 @@ class Translator:
         if any(each.tokenizer.model != self.tokenizer.model for each in models):
             raise ConfigError("models with different vocabularies, expected one vocabulary for all of an ensemble")
         self.source_lang, self.target_lang = models[0].source_lang, models[0].target_lang
+        self._glue = "" if (self.target_lang or "")[:2] in _WITHOUT_SPACES else " "
         networks = [InferenceNetwork(each.network.eval().to(self.device), self.precision) for each in models]
         decoder = networks[0] if len(networks) == 1 else Ensemble(networks)
         self._engine = Engine(decoder, self.device, batch_size, batch_type, keep_attention)
@@ -127,7 +130,7 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, path: str | Path, search: SearchConfig | None = None, *, device: str = "auto", precision: str = "auto"
+        cls, path: str | Path, search: SearchConfig | None = None, *, device: str = "auto", precision: str = "fp32"
     ) -> Self:
         """Load a run folder, a model folder or a `.ckpt` file.
 
@@ -160,7 +163,8 @@ class Translator:
 
         Args:
             lines: source lines.
-            constraints: demands on each line's translation; lines that have any are not cut into parts.
+            constraints: demands on each line's translation; lines with a prefix or required
+                sequences are not cut into parts.
             numbers: of the lines, for messages and for sampling; without them this translator counts on from its
                 last line.
 
@@ -183,7 +187,9 @@ class Translator:
         ]
 
     def score_batch(self, lines: Sequence[str], translations: Sequence[str]) -> list[TextHypothesis]:
-        """Score given translations: the same numbers as those of translations that search finds itself.
+        """Score given translations, each in the spelling that the tokenizer gives it and with its end.
+
+        A complete translation that search found has the same numbers, if its pieces are the tokenizer's.
 
         Lines are not cropped or cut. An empty line, or a translation without pieces, gets what the network says of it;
         a source with nothing in it has log-probability 0 for an empty translation and minus infinity for another.
@@ -205,13 +211,15 @@ class Translator:
         for i, target in enumerate(targets):
             nothing = -math.inf if target else 0.0
             best = found[i][0] if i in found else Hypothesis((), nothing, nothing, True)
-            results.append(TextHypothesis(translations[i], best.score, best.log_prob, True, (best,)))
+            parts = (best,) if i in found else ()
+            results.append(TextHypothesis(translations[i], best.score, best.log_prob, True, parts))
         return results
 
     def _parts(self, line: str, demand: Constraints, number: int) -> list[list[int]]:
         """Ids of the parts of a line that are translated one by one."""
         encode, limit = self.tokenizer.encode, self._max_input_length
-        sentences = split_sentences(line) if self._by_sentence and demand == Constraints() else [line]
+        is_cut = not (demand.prefix or demand.required)
+        sentences = split_sentences(line) if self._by_sentence and is_cut else [line]
         parts: list[list[int]] = []
         for sentence in sentences or [""]:
             ids = encode(sentence)
@@ -220,7 +228,7 @@ class Translator:
                     f"line {number} has {len(ids)} tokens, expected at most {limit}: raise --max-input-length, or "
                     "choose --on-long crop or split"
                 )
-            if len(ids) > limit and self._on_long == "split" and demand == Constraints():
+            if len(ids) > limit and self._on_long == "split" and is_cut:
                 parts += [encode(part) for part in split_long(sentence, limit, lambda text: len(encode(text)))]
             else:
                 parts.append(ids)
@@ -234,7 +242,7 @@ class Translator:
         texts: dict[str, TextHypothesis] = {}
         for rank in range(ranks):
             parts = tuple(hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found)
-            text = " ".join(filter(None, (self.tokenizer.decode(part.tokens) for part in parts)))
+            text = self._glue.join(filter(None, (self.tokenizer.decode(part.tokens) for part in parts)))
             hypothesis = TextHypothesis(
                 text,
                 sum(part.score for part in parts),

@@ -28,6 +28,10 @@ class Group(NamedTuple):
         """These rows and others behind them."""
         return type(self)(tuple(a.append(b) for a, b in zip(self.members, other.members, strict=True)))
 
+    def narrow(self, size: int) -> Self:
+        """The members' memories without padding behind the first `size` source positions."""
+        return type(self)(tuple(member.narrow(size) for member in self.members))
+
 
 class Ensemble:
     """Networks with one vocabulary, whose log-probabilities are averaged at each step (paper section 8.7).

@@ -15,9 +15,7 @@ from gnmt.inference.products import Product, build_product, check_int8
 from gnmt.nn.attention import Memory
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.lstm import LayerState, ResidualLayer
-
-# Log-probabilities are padded to a multiple of this, so that search can look for the best ones block by block.
-VOCABULARY_BLOCK = 64
+from gnmt.search.candidates import VOCABULARY_BLOCK
 
 
 class DecoderState(NamedTuple):
@@ -51,8 +49,9 @@ class InferenceNetwork:
 
     Args:
         network: the trained network, on the device to be used; later changes of its weights are not seen.
-        precision: of the products: `fp32` (the network's own type), `bf16` or, on CPUs, `int8`. Normalisation,
-            attention scores, softmax and recurrent states stay in float32.
+        precision: of the products of recurrent layers, attention query and softmax: `fp32` (the network's own type),
+            `bf16` or, on CPUs, `int8`. All else stays in float32: normalisation, attention scores, states, projected
+            shortcuts, and with int8 the encoder.
 
     Raises:
         ConfigError: this device cannot multiply at this precision.

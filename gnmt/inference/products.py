@@ -51,8 +51,7 @@ class PackedProduct:
 class Int8Product:
     """Weights in int8 with a scale for each output, activations in 8 bits with a scale for each row, sums in int32.
 
-    A row's scale depends on that row alone, so that a sentence's translation does not depend on its neighbours in the
-    batch.
+    A row's scale depends on that row alone, so that its product does not depend on its neighbours in the batch.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:

@@ -38,6 +38,10 @@ class Memory(NamedTuple):
         size = max(self.mask.shape[1], other.mask.shape[1])
         return type(self)(*(torch.cat(pair) for pair in zip(self._widened(size), other._widened(size), strict=True)))
 
+    def narrow(self, size: int) -> Self:
+        """This memory without what stands behind the first `size` source positions: padding of all sentences."""
+        return type(self)(*(tensor[:, :size] for tensor in self))
+
     def _widened(self, size: int) -> Self:
         """This memory with source positions that are not valid behind its own, `size` in all."""
         more = size - self.mask.shape[1]

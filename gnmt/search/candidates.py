@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Rows of the vocabulary that are looked at together: the best C tokens stand in the C blocks with the best maxima.
-_BLOCK = 64
+# Tokens that are looked at together: the best C stand in the C blocks with the best maxima. A model whose vocabulary is
+# padded to whole blocks is searched faster.
+VOCABULARY_BLOCK = 64
 
 
 class Candidates(NamedTuple):
@@ -35,8 +36,8 @@ def best_candidates(step_log_probs: Tensor, log_probs: np.ndarray, count: int) -
     batch, beam, vocab = step_log_probs.shape
     sums = torch.from_numpy(log_probs).to(step_log_probs)
     count = min(count, beam * vocab)
-    if vocab % _BLOCK == 0 and count < vocab // _BLOCK:
-        values, index = _best_of_blocks(step_log_probs.view(batch, -1, _BLOCK), sums, count)
+    if vocab % VOCABULARY_BLOCK == 0 and count < vocab // VOCABULARY_BLOCK:
+        values, index = _best_of_blocks(step_log_probs.view(batch, -1, VOCABULARY_BLOCK), sums, count)
     else:
         values, index = (step_log_probs + sums.unsqueeze(-1)).flatten(1).topk(count, dim=1)
     found, positions = values.double().cpu().numpy(), index.cpu().numpy()
@@ -79,5 +80,5 @@ def sampled_candidates(
     place = torch.searchsorted(sums, drawn, right=True).clamp(max=kept - 1)
     tokens = order.gather(-1, place)
     step = step_log_probs.gather(-1, tokens).squeeze(-1).double().cpu().numpy()
-    parents = np.broadcast_to(np.arange(log_probs.shape[1]), log_probs.shape)
+    parents = np.broadcast_to(np.arange(log_probs.shape[1]), log_probs.shape).copy()
     return Candidates(log_probs + step, parents, tokens.squeeze(-1).cpu().numpy())

@@ -25,51 +25,56 @@ class Progress(NamedTuple):
     """How far one hypothesis has come with the required sequences.
 
     Attributes:
-        open: sequences that have not appeared yet, without the one that is being written.
-        current: the sequence that is being written, or nothing.
-        written: tokens of `current` that the hypothesis ends with.
+        open: sequences that have not appeared yet.
+        recent: tokens since the last sequence was completed, as many as can still matter.
     """
 
     open: tuple[TokenSequence, ...]
-    current: TokenSequence = ()
-    written: int = 0
+    recent: TokenSequence = ()
 
     @property
     def missing(self) -> int:
-        """Tokens that are still to come."""
-        return sum(map(len, self.open)) + len(self.current) - self.written
+        """Tokens that are still to come: of all open sequences, less what the hypothesis ends with of one of them."""
+        return sum(map(len, self.open)) - max(map(self._written, self.open), default=0)
 
     def next_tokens(self) -> set[int]:
-        """Tokens that bring a required sequence forward: only the next one inside of one."""
-        return {self.current[self.written]} if self.current else {sequence[0] for sequence in self.open}
+        """Of each open sequence the token that brings it forward."""
+        return {sequence[self._written(sequence)] for sequence in self.open}
 
     def after(self, token: int) -> "Progress":
-        """The progress with one more token; a sequence that is broken off counts as not begun."""
-        sequences = self.open
-        if self.current:
-            if token == self.current[self.written]:
-                return self._step(sequences, self.current, self.written + 1)
-            sequences = (*sequences, self.current)
-        for i, sequence in enumerate(sequences):
-            if sequence[0] == token:
-                return self._step((*sequences[:i], *sequences[i + 1 :]), sequence, 1)
-        return Progress(sequences)
+        """The progress with one more token; sequences do not overlap, the longest one that it completes counts."""
+        recent = (*self.recent, token)
+        for i in sorted(range(len(self.open)), key=lambda i: -len(self.open[i])):
+            if recent[-len(self.open[i]) :] == self.open[i]:
+                return Progress((*self.open[:i], *self.open[i + 1 :]))
+        longest = max(map(len, self.open), default=1)
+        return Progress(self.open, recent[1 - longest :] if longest > 1 else ())
 
-    @staticmethod
-    def _step(sequences: tuple[TokenSequence, ...], current: TokenSequence, written: int) -> "Progress":
-        return Progress(sequences) if written == len(current) else Progress(sequences, current, written)
+    def _written(self, sequence: TokenSequence) -> int:
+        """Length of the longest beginning of the sequence that the recent tokens end with."""
+        longest = min(len(sequence) - 1, len(self.recent))
+        return next((n for n in range(longest, 0, -1) if self.recent[-n:] == sequence[:n]), 0)
 
 
-def banned_tokens(tokens: Sequence[int], forbidden: Iterable[TokenSequence], no_repeat_ngram_size: int) -> set[int]:
+# Of what a hypothesis must not end with but for its last token: the last tokens.
+Endings = dict[TokenSequence, set[int]]
+
+
+def endings_of(forbidden: Iterable[TokenSequence]) -> Endings:
+    """Forbidden sequences in the form in which `banned_tokens` looks them up."""
+    endings: Endings = {}
+    for sequence in forbidden:
+        endings.setdefault(sequence[:-1], set()).add(sequence[-1])
+    return endings
+
+
+def banned_tokens(tokens: Sequence[int], endings: Endings, no_repeat_ngram_size: int) -> set[int]:
     """Tokens that may not follow `tokens`: they would complete a forbidden sequence or an n-gram that stands there."""
-    banned = {sequence[-1] for sequence in forbidden if _ends_with(tokens, sequence[:-1])}
-    if size := no_repeat_ngram_size:
-        last = tuple(tokens[len(tokens) - size + 1 :]) if len(tokens) >= size - 1 else None
-        banned |= {
-            tokens[i + size - 1] for i in range(len(tokens) - size + 1) if tuple(tokens[i : i + size - 1]) == last
-        }
+    banned: set[int] = set()
+    for size in {len(beginning) for beginning in endings}:
+        if size <= len(tokens):
+            banned |= endings.get(tuple(tokens[len(tokens) - size :]), set())
+    if (size := no_repeat_ngram_size) and len(tokens) >= size - 1:
+        last = tokens[len(tokens) - size + 1 :]
+        banned |= {tokens[i + size - 1] for i in range(len(tokens) - size + 1) if tokens[i : i + size - 1] == last}
     return banned
-
-
-def _ends_with(tokens: Sequence[int], sequence: TokenSequence) -> bool:
-    return len(tokens) >= len(sequence) and tuple(tokens[len(tokens) - len(sequence) :]) == sequence

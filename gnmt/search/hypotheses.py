@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gnmt.config import SearchConfig
-from gnmt.search.constraints import Constraints, Progress
+from gnmt.search.constraints import Constraints, Endings, Progress
 
 # Tokens that a hypothesis may have beyond max_length_factor times its source's.
 EXTRA_LENGTH = 10
@@ -23,7 +23,7 @@ class Hypothesis(NamedTuple):
         score: log_prob / lp(Y) + cp(X; Y); hypotheses are sorted by it.
         is_complete: False if it reached the length limit before eos.
         attention: (tokens, S) float32 weights on the source's tokens and its eos at each token, eos included if it is
-            complete; None unless asked for.
+            complete; None unless asked for, and beyond the `num_hypotheses` best.
     """
 
     tokens: tuple[int, ...]
@@ -45,6 +45,24 @@ class Request(NamedTuple):
     constraints: Constraints = Constraints()
 
 
+class Finished(NamedTuple):
+    """A hypothesis that ended.
+
+    Attributes:
+        lacks: whether something required is missing from it.
+        hypothesis: without its attention.
+        step: steps before its last one.
+        attention: (K, S) of its last step.
+        row: of `attention` and of the hypotheses before that step.
+    """
+
+    lacks: bool
+    hypothesis: Hypothesis
+    step: int
+    attention: np.ndarray | None
+    row: int
+
+
 @dataclass
 class Sentence:
     """A sentence in search: its demands, what has been found, and how to trace the attention back.
@@ -55,8 +73,8 @@ class Sentence:
         limit: tokens of the longest hypothesis.
         random: draws for sampling.
         progress: of each hypothesis with the required sequences; empty if there are none.
+        endings: of the forbidden sequences.
         finished: hypotheses so far, in no order.
-        lacking: hypotheses that reached the limit without all required sequences: used if there are no others.
         steps: of each step the attention (K, S) and, for each hypothesis that went on, its parent (K,).
     """
 
@@ -65,42 +83,48 @@ class Sentence:
     limit: int
     random: np.random.Generator
     progress: list[Progress]
-    finished: list[Hypothesis] = field(default_factory=list)
-    lacking: list[Hypothesis] = field(default_factory=list)
+    endings: Endings
+    finished: list[Finished] = field(default_factory=list)
     steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     @classmethod
-    def start(cls, request: Request, source_length: int, config: SearchConfig) -> Self:
+    def start(cls, request: Request, source_length: int, endings: Endings, config: SearchConfig) -> Self:
         """A sentence of `source_length` tokens before its first step."""
         limit = math.ceil(source_length * config.max_length_factor) + EXTRA_LENGTH
         constraints = request.constraints
         progress = [Progress(constraints.required)] * config.beam_size if constraints.required else []
         least = len(constraints.prefix) + sum(map(len, constraints.required)) + EXTRA_LENGTH
         random = np.random.Generator(np.random.Philox(key=np.array([config.seed, request.key], dtype=np.uint64)))
-        return cls(request, source_length, max(limit, least), random, progress)
+        return cls(request, source_length, max(limit, least), random, progress, endings)
 
     def lacks(self, hypothesis: int, token: int) -> bool:
         """Whether something required is missing from a hypothesis that ends with this token."""
         return bool(self.progress) and self.progress[hypothesis].after(token).missing > 0
 
-    def best(self) -> list[Hypothesis]:
-        """All finished hypotheses, best first, none twice."""
-        found = self.finished or self.lacking
-        unique = {hypothesis.tokens: hypothesis for hypothesis in sorted(found, key=lambda h: h.score)}
-        return sorted(unique.values(), key=lambda h: -h.score)
+    def best(self, number: int) -> list[Hypothesis]:
+        """All finished hypotheses, best first, none twice; the first `number` with their attention.
+
+        One that was cut off at the limit comes behind all that ended, one without something required behind all others.
+        """
+        ranked = sorted(self.finished, key=lambda f: (f.lacks, not f.hypothesis.is_complete, -f.hypothesis.score))
+        unique = list({each.hypothesis.tokens: each for each in reversed(ranked)}.values())[::-1]
+        traced = [each.hypothesis._replace(attention=self._trace(each)) for each in unique[:number]]
+        return traced + [each.hypothesis for each in unique[number:]]
 
     def worst_wanted(self, number: int) -> float:
         """The score of the `number`-th best finished hypothesis; minus infinity if there are fewer."""
-        scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
+        scores = sorted((each.hypothesis.score for each in self.finished if not each.lacks), reverse=True)
         return scores[number - 1] if len(scores) >= number else -math.inf
 
-    def trace(self, attention: np.ndarray, hypothesis: int) -> np.ndarray:
-        """The attention of all tokens (T, S): the last one's is row `hypothesis` of `attention` (K, S)."""
-        rows = [attention[hypothesis]]
-        for earlier, parents in reversed(self.steps):
-            hypothesis = parents[hypothesis]
-            rows.append(earlier[hypothesis])
-        return np.stack([row[: self.source_length] for row in reversed(rows)])
+    def _trace(self, finished: Finished) -> np.ndarray | None:
+        """The attention of all tokens (T, S)."""
+        if finished.attention is None:
+            return None
+        row, rows = finished.row, [finished.attention[finished.row]]
+        for attention, parents in reversed(self.steps[: finished.step]):
+            row = parents[row]
+            rows.append(attention[row])
+        return np.stack([weights[: self.source_length] for weights in reversed(rows)])
 
 
 @dataclass
@@ -108,7 +132,7 @@ class Beams:
     """The unfinished hypotheses of all sentences of a batch; a dead one has log-probability minus infinity.
 
     Attributes:
-        log_probs: (B, K) float64, the most probable first.
+        log_probs: (B, K) float64, the most probable first; each step is added in the model's own type.
         tokens: (B, K) int64, the last token.
         history: (B, K, capacity) int32, all tokens.
         coverage: (B, K, S) float32, summed attention; S = 0 if no coverage penalty is asked for.

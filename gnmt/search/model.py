@@ -25,6 +25,10 @@ class SearchMemory(Rows, Protocol):
         """(B, S) bool, True where valid."""
         ...
 
+    def narrow(self, size: int) -> Self:
+        """Leave out what stands behind the first `size` source positions: padding of all rows."""
+        ...
+
 
 class SearchModel(Protocol):
     """Encodes once, then predicts one token after the other; rows of states are B-major, N = B * K."""

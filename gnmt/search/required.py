@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -10,40 +10,42 @@ from torch import Tensor
 from gnmt.search.constraints import Progress
 
 # A way to go on: log-probability of the hypothesis, its parent, the new token.
-Step = tuple[float, int, int]
+Way = tuple[float, int, int]
 
 
-def spread(steps: Sequence[Step], progress: Sequence[Progress], beam_size: int) -> list[Step]:
-    """The steps of a sentence with required sequences that are to be kept, by log-probability.
+def ways_with_requirements(
+    found: Iterable[Way], progress: Sequence[Progress], log_probs: np.ndarray, of_token: Tensor, eos_id: int
+) -> list[Way]:
+    """The candidates of a sentence with required sequences: those that end, then those that go on.
 
-    Hypotheses that have written more of what is required are less probable as a rule, and would never survive among
-    the others; so each degree of completion gets an equal share of the beam (Post and Vilar 2018, section 4).
-
-    Args:
-        steps: unfinished ways to go on; one that comes twice counts once.
-        progress: of each parent.
-        beam_size: steps to keep.
-    """
-    banks: dict[int, list[Step]] = defaultdict(list)
-    unique = {step[1:]: step for step in steps}
-    for step in sorted(unique.values(), reverse=True):
-        banks[progress[step[1]].after(step[2]).missing].append(step)
-    rounds = itertools.zip_longest(*(banks[missing] for missing in sorted(banks)))
-    chosen = [step for each in rounds for step in each if step is not None][:beam_size]
-    return sorted(chosen, reverse=True)
-
-
-def forced_steps(progress: Sequence[Progress], log_probs: np.ndarray, of_token: Tensor) -> list[Step]:
-    """The ways to go on that bring a required sequence forward, however improbable.
+    Candidates are the best of all hypotheses, the best of each, and those that bring a required sequence forward.
+    Hypotheses that have written more of what is required are less probable as a rule and would never survive among the
+    others, so each degree of completion gets an equal share of the beam (Post and Vilar 2018, sections 3 and 4).
 
     Args:
+        found: the best ways of all hypotheses.
         progress: of each hypothesis.
         log_probs: (K,) of the hypotheses so far.
-        of_token: (K, V) log-probabilities of the next token.
+        of_token: (K, V) log-probabilities of the next token; minus infinity for eos where something is missing.
+        eos_id: the token that ends a hypothesis.
     """
-    return [
-        (float(log_probs[k]) + float(of_token[k, token]), k, token)
-        for k, each in enumerate(progress)
-        if log_probs[k] > -float("inf")
-        for token in each.next_tokens()
-    ]
+    ways = {way[1:]: way for way in found}
+    # Two of each hypothesis, because one of them may be eos.
+    values, tokens = (each.tolist() for each in of_token.topk(2, dim=1))
+    for k in np.flatnonzero(np.isfinite(log_probs)).tolist():
+        steps = dict(zip(tokens[k], values[k], strict=True))
+        steps |= {token: float(of_token[k, token]) for token in progress[k].next_tokens()}
+        ways |= {(k, token): (float(log_probs[k]) + step, k, token) for token, step in steps.items()}
+    possible = [way for way in ways.values() if way[0] > -np.inf]
+    ends = [way for way in _spread(possible, progress, len(log_probs)) if way[2] == eos_id]
+    return ends + _spread([way for way in possible if way[2] != eos_id], progress, len(log_probs))
+
+
+def _spread(ways: Iterable[Way], progress: Sequence[Progress], beam_size: int) -> list[Way]:
+    """As many ways as the beam holds, by turns from each degree of completion; the most probable first."""
+    banks: dict[int, list[Way]] = defaultdict(list)
+    for way in sorted(ways, reverse=True):
+        banks[progress[way[1]].after(way[2]).missing].append(way)
+    rounds = itertools.zip_longest(*(banks[missing] for missing in sorted(banks)))
+    chosen = [way for each in rounds for way in each if way is not None][:beam_size]
+    return sorted(chosen, reverse=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gnmt.errors import DataError
 from gnmt.lines import read_lines
 from gnmt.search.constraints import Constraints
-from gnmt.tokenizer import Tokenizer
+from gnmt.tokenizer import Tokenizer, normalize
 
 _KEYS = {"prefix": str, "include": list, "exclude": list}
 
@@ -51,7 +51,7 @@ def _demand(line: str, place: str, exclude: tuple[str, ...]) -> Demand:
         raise DataError(f"{place}, expected an object with the keys {', '.join(_KEYS)}, found {line.strip()[:60]}")
     for key, value in found.items():
         is_valid = isinstance(value, _KEYS[key]) and all(isinstance(item, str) for item in value)
-        if not is_valid or not all(item.strip() for item in (value if isinstance(value, list) else ["x"])):
+        if not is_valid or not all(normalize(item) for item in (value if isinstance(value, list) else ["x"])):
             raise DataError(
                 f"{place}: {key} is {value!r}, expected {'text' if key == 'prefix' else 'a list of phrases'}"
             )
@@ -59,7 +59,11 @@ def _demand(line: str, place: str, exclude: tuple[str, ...]) -> Demand:
 
 
 def constraints_of(demand: Demand, tokenizer: Tokenizer) -> Constraints:
-    """The demand as ids. What is forbidden is so in every way in which the vocabulary can spell it."""
+    """The demand as ids.
+
+    What is forbidden is so in all spellings that `Tokenizer.spellings` finds, with a small or a capital letter, and
+    also where a longer word begins with it.
+    """
     spellings = {
         spelling
         for phrase in demand.exclude

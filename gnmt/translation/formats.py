@@ -1,6 +1,7 @@
 """What one translated line looks like: text with or without scores, a JSON object, word links."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from gnmt.tokenizer import Tokenizer
 from gnmt.translator import TextHypothesis, Translation
 
 # What is copied as a rule: URLs, e-mail addresses, and numbers whatever separates their digits.
-_COPIED = re.compile(r"https?://[^\s<>\"]+|[\w.+-]+@[\w-]+\.[\w.-]+|\d+(?:[.,:\u00a0' ]?\d+)*")
+_COPIED = re.compile(r"https?://[^\s<>\"]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\d+(?:[.,:\u00a0' ]?\d+)*")
 
 
 def text_lines(translation: Translation, n_best: int, with_scores: bool) -> str:
@@ -29,18 +30,28 @@ def json_line(number: int, translation: Translation, tokenizer: Tokenizer, warni
     fields = {
         "line": number,
         "translation": best.text,
-        "score": best.score,
-        "log_prob": best.log_prob,
+        "score": _finite(best.score),
+        "log_prob": _finite(best.log_prob),
         "source_tokens": [piece for ids in translation.sources for piece in tokenizer.pieces(ids)],
         "tokens": [piece for part in best.parts for piece in tokenizer.pieces(part.tokens)],
         "alignment": word_links(translation, tokenizer),
         "n_best": [
-            {"translation": each.text, "score": each.score, "log_prob": each.log_prob, "complete": each.is_complete}
+            {
+                "translation": each.text,
+                "score": _finite(each.score),
+                "log_prob": _finite(each.log_prob),
+                "complete": each.is_complete,
+            }
             for each in translation.hypotheses
         ],
         "warnings": list(warnings),
     }
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinity: None for the log-probability of what is impossible."""
+    return number if math.isfinite(number) else None
 
 
 def alignment_line(translation: Translation, tokenizer: Tokenizer) -> str:

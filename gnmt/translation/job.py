@@ -29,9 +29,9 @@ logger = logging.getLogger("translate")
 
 
 def search_config(options: argparse.Namespace) -> SearchConfig:
-    """The search that the command line asks for; n-best samples are as many draws."""
+    """The search that the command line asks for; when sampling, as many draws as are written."""
     return SearchConfig(
-        beam_size=options.beam_size,
+        beam_size=options.n_best if options.temperature else options.beam_size,
         num_hypotheses=options.n_best,
         length_penalty=options.length_penalty,
         coverage_penalty=options.coverage_penalty,
@@ -144,6 +144,13 @@ class Job:
         start = source.tell()
         lines = sum(len(units) for units in self._units(source))
         source.seek(start)
+        if self.options.constraints:
+            demands = sum(1 for _ in read_demands(self.options.constraints, ()))
+            if demands != lines:
+                raise DataError(
+                    f"{self.options.constraints} has {demands} lines and {self.source_name} has {lines}, "
+                    "expected one for each"
+                )
         expected = lines * (self.options.n_best if self.options.score_only else 1)
         if self.references is not None and len(self.references) != expected:
             raise DataError(

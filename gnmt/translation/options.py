@@ -6,6 +6,7 @@ from typing import NoReturn
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError
 from gnmt.inference.products import PRECISIONS
+from gnmt.tokenizer import normalize
 from gnmt.translator import ON_LONG
 
 
@@ -69,11 +70,11 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--token-pruning", type=float, default=defaults.token_pruning, help="nats below the best next token")
     add("--hypothesis-pruning", type=float, default=defaults.hypothesis_pruning, help="score below the best finished")
     add("--no-repeat-ngram-size", type=int, default=0, help="no n-gram of this size comes twice; 0 allows all")
-    add("--temperature", type=float, default=0.0, help="above 0: draw --beam-size translations at random")
+    add("--temperature", type=float, default=0.0, help="above 0: draw --n-best translations at random")
     add("--top-k", type=int, default=0, help="draw among this many most probable tokens; 0 for all")
     add("--top-p", type=float, default=1.0, help="draw among the tokens that have this probability together")
     add("--seed", type=int, default=0, help="of drawing; a line's samples depend on it and on the line's number")
-    add("--exclude", nargs="+", default=[], metavar="WORD", help="words that no translation may contain")
+    add("--exclude", nargs="+", default=[], metavar="WORD", help="no translation has a word that begins so")
     add(
         "--constraints",
         metavar="FILE",
@@ -90,7 +91,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     add("--batch-type", choices=("sents", "tokens"), default="sents", help="what --batch-size counts")
     add("--device", default="auto", help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
     add("--devices", default="auto", help="processes on CPU cores, or GPUs; auto: cores, at most 8, or one GPU")
-    add("--precision", choices=PRECISIONS, default="auto", help="of products; auto: bf16 where it is faster, else fp32")
+    add("--precision", choices=PRECISIONS, default="fp32", help="of products; auto: bf16 where it is faster, else fp32")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -104,5 +105,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--score-only with sampling, constraints or paragraphs, expected it without them")
     if options.devices != "auto" and not (options.devices.isdecimal() and int(options.devices) >= 1):
         raise ConfigError(f"--devices {options.devices}, expected auto or a number of at least 1")
+    if not all(map(normalize, options.exclude)):
+        raise ConfigError("--exclude with a word that has nothing to see in it, expected words")
     if options.temperature and options.constraints:
         raise ConfigError("--temperature with --constraints, expected only one of them")

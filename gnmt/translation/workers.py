@@ -116,6 +116,7 @@ def _work(
 ) -> None:
     """Answer windows until the other end is closed; an interrupt is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
     torch.set_num_threads(threads)
@@ -127,6 +128,9 @@ def _work(
             return
         try:
             answer: object = translator.translate_batch(lines, constraints, numbers)
-        except (GNMTError, FloatingPointError) as error:
+        except (GNMTError, FloatingPointError, MemoryError) as error:
             answer = error
-        connection.send(answer)
+        try:
+            connection.send(answer)
+        except OSError:
+            return

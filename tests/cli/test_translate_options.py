@@ -102,6 +102,50 @@ def test_given_translations_are_scored(translate, tmp_path):
     assert_refused(translate("--score-only"), "--reference")
 
 
+def test_scores_as_json_have_no_infinity(translate, tmp_path):
+    reference, source = tmp_path / "reference", tmp_path / "source"
+    source.write_bytes(b"The light is on.\n\n\n")
+    reference.write_text("Das Licht\n\nx\n")
+    result = translate("-i", source, "--score-only", "--reference", reference, "--format", "json")
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
+    assert [row["log_prob"] is None for row in rows] == [False, False, True]
+
+
+def test_sampling_draws_as_many_as_are_written(translate):
+    one = translate("--temperature", "1", "--seed", "5").stdout
+    assert one == translate("--temperature", "1", "--seed", "5", "-b", "1").stdout
+    assert one != translate("--temperature", "1", "--seed", "6").stdout
+
+
+def test_a_resumed_run_goes_on_with_its_lines_demands(translate, tmp_path):
+    source, output, demands = tmp_path / "in", tmp_path / "out", tmp_path / "demands"
+    source.write_text("The light\nThe door\nA sensor\n")
+    demands.write_text('{"prefix": "Das"}\n{"prefix": "Die"}\n{"prefix": "Ein"}\n')
+    (tmp_path / "out.part").write_text("Das\nDie\n")
+    translate("-i", source, "-o", output, "--constraints", demands, "--resume-output")
+    assert [line.split()[0][:3] for line in output.read_text().splitlines()] == ["Das", "Die", "Ein"]
+    demands.write_text("\n\n")
+    assert_refused(translate("-i", source, "--constraints", demands), "2 lines", "3")
+
+
+def test_a_terminated_run_leaves_no_process_behind(model_folder, tmp_path):
+    source = tmp_path / "in"
+    source.write_bytes(TEXT * 3000)
+    command = [sys.executable, ROOT / "translate.py", "-m", model_folder, "-i", source, "-o", tmp_path / "out"]
+    process = subprocess.Popen([*command, "--devices", "2"], stderr=subprocess.PIPE, start_new_session=True)
+    part = tmp_path / "out.part"
+    for _ in range(600):
+        if part.exists() and part.stat().st_size:
+            break
+        time.sleep(0.05)
+    process.terminate()
+    _, message = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert b"Traceback" not in message
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
 def test_numbers_that_changed_are_reported(translate):
     result = translate("--report-mismatch")
     assert b"line 4: differs from its source in: 1030" in result.stderr
@@ -140,6 +184,9 @@ def test_a_killed_run_is_continued_to_the_same_output(translate, model_folder, t
         (["--token-pruning", "-1"], "token_pruning"),
         (["--exclude", "x", "--score-only"], "--score-only"),
         (["--precision", "int4"], "--precision"),
+        (["--exclude", ""], "--exclude"),
+        (["--seed", "99999999999999999999"], "seed"),
+        (["--temperature", "1", "--hypothesis-pruning", "1"], "pruning"),
     ],
 )
 def test_mistakes_get_one_line(translate, arguments, mentioned):

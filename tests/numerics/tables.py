@@ -22,6 +22,9 @@ class Memory(NamedTuple):
     def append(self, other):
         return Memory(torch.cat([self.sentence, other.sentence]), torch.cat([self.mask, other.mask]))
 
+    def narrow(self, size):
+        return self
+
 
 class State(NamedTuple):
     prefixes: list

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 from collections import Counter
 
 import numpy as np
@@ -10,10 +11,11 @@ import torch
 from tables import BOS, EOS, SOURCE_LENGTH, TableModel, exhaustive, search
 
 from gnmt.config import SearchConfig
+from gnmt.errors import ConfigError
 from gnmt.inference.ensemble import Ensemble
-from gnmt.search.beam import Search
+from gnmt.search.batch import Search
 from gnmt.search.candidates import best_candidates
-from gnmt.search.constraints import Constraints, Progress, banned_tokens
+from gnmt.search.constraints import Constraints, Progress, banned_tokens, endings_of
 from gnmt.search.hypotheses import Request
 
 # At most 3 * 1.0 + 1 tokens, so that all sequences can be enumerated and a beam of 100 holds every prefix.
@@ -97,21 +99,98 @@ def test_a_wide_beam_finds_the_best_that_has_what_is_required(short):
 
 def test_progress_with_required_sequences():
     progress = Progress(((4, 5), (6,)))
-    assert progress.missing == 3
-    assert progress.next_tokens() == {4, 6}
+    assert (progress.missing, progress.next_tokens()) == (3, {4, 6})
     begun = progress.after(4)
-    assert (begun.missing, begun.next_tokens()) == (2, {5})
+    assert (begun.missing, begun.next_tokens()) == (2, {5, 6})
     assert begun.after(5) == Progress(((6,),))
     assert begun.after(9).missing == 3  # broken off, to be begun anew
     assert begun.after(6).missing == 2  # broken off, and the other one written
-    assert progress.after(9) == progress
+    assert begun.after(4).missing == 2  # begun anew at once
+
+
+def fits(tokens, sequences):
+    """Whether the sequences stand in the tokens without overlap, by brute force."""
+    if not sequences:
+        return True
+    return any(
+        tokens[i : i + len(s)] == s and fits(tokens[i + len(s) :], [*sequences[:k], *sequences[k + 1 :]])
+        for k, s in enumerate(sequences)
+        for i in range(len(tokens) - len(s) + 1)
+    )
+
+
+def test_progress_sees_what_is_written_whatever_came_before():
+    generator = random.Random(1)
+    written = 0
+    for _ in range(3000):
+        sequences = tuple(tuple(generator.choices("ab", k=generator.randint(1, 3))) for _ in range(2))
+        tokens = tuple(generator.choices("ab", k=9))
+        progress = Progress(sequences)
+        for token in tokens:
+            assert progress.missing > 0 or not progress.open
+            progress = progress.after(token)
+        assert not progress.open or progress.missing > 0
+        if not progress.open:
+            assert fits(tokens, sequences)
+            written += 1
+        # A completed sequence takes the tokens that it needs first; what is not found at once may still fit otherwise.
+        for sequence in sequences:
+            alone = Progress((sequence,))
+            for token in tokens:
+                alone = alone.after(token)
+            assert (not alone.open) == fits(tokens, [sequence])
+    assert written > 1000
+
+
+def test_an_improbable_word_is_written_without_ruining_the_rest():
+    class Fluent(TableModel):
+        """Prefers 2 3 4 5 6 and the end; token 9 is ten nats down anywhere, and what follows it is as before."""
+
+        def table(self, sentence, prefix):
+            ordinary = [token for token in prefix[1:] if token != 9]
+            scores = torch.full((60,), -12.0, dtype=torch.float64)
+            scores[9] = -10.0
+            scores[EOS if len(ordinary) == 5 else 2 + len(ordinary)] = 0.0
+            scores[BOS] = -math.inf
+            return scores.log_softmax(0), torch.full((SOURCE_LENGTH,), 1 / SOURCE_LENGTH)
+
+    config = SearchConfig(beam_size=5, coverage_penalty=0.0)
+    (found,) = search(Fluent(60), [0], config, constraints=[Constraints(required=((9,),))])
+    assert found[0].is_complete
+    assert sorted(found[0].tokens) == [2, 3, 4, 5, 6, 9]
+    (found,) = search(Fluent(60), [0], config, constraints=[Constraints(required=((9, 9), (8,)))])
+    assert found[0].is_complete
+    assert contains(found[0].tokens, (9, 9))
+    assert 8 in found[0].tokens
 
 
 def test_banned_tokens():
-    assert banned_tokens([7, 8, 7], [(8, 7, 3), (9,), (7, 7)], 0) == {3, 9, 7}
-    assert banned_tokens([7, 8, 9, 7, 8], [], 3) == {9}
-    assert banned_tokens([7, 8, 7], [], 1) == {7, 8}
-    assert banned_tokens([], [], 2) == set()
+    assert banned_tokens([7, 8, 7], endings_of([(8, 7, 3), (9,), (7, 7)]), 0) == {3, 9, 7}
+    assert banned_tokens([7, 8, 9, 7, 8], {}, 3) == {9}
+    assert banned_tokens([7, 8, 7], {}, 1) == {7, 8}
+    assert banned_tokens([], endings_of([(1, 2, 3)]), 2) == set()
+
+
+def test_a_prefix_may_hold_what_is_forbidden_elsewhere(short):
+    demands = Constraints(prefix=(3, 2, 3), forbidden=((3, 2),))
+    (found,) = search(short, [0], EXHAUSTIVE, constraints=[demands])
+    assert all(h.tokens[:3] == (3, 2, 3) for h in found)
+
+
+def test_what_cannot_be_done_together_is_refused(short):
+    config = SearchConfig(temperature=1.0)
+    with pytest.raises(ConfigError, match="temperature"):
+        search(short, [0], config, constraints=[Constraints(required=((2,),))])
+    (found,) = search(short, [0], config, constraints=[Constraints(prefix=(3, 2))])
+    assert all(h.tokens[:2] == (3, 2) for h in found)
+
+
+def test_a_complete_hypothesis_comes_before_one_that_was_cut_off():
+    model = TableModel(vocab_size=4, eos_bias=-2.0)
+    for sentence in range(8):
+        found = search(model, [sentence], SearchConfig(beam_size=4, num_hypotheses=4, length_penalty=1.0))[0]
+        finished = [h.is_complete for h in found]
+        assert finished == sorted(finished, reverse=True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

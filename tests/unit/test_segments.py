@@ -1,5 +1,7 @@
 """Where texts are cut."""
 
+import time
+
 import pytest
 
 from gnmt.segments import split_long, split_sentences
@@ -21,6 +23,8 @@ from gnmt.segments import split_long, split_sentences
             ["\u041f\u0440\u0438\u0432\u0435\u0442.", "\u041a\u0430\u043a?"],
         ),
         ("Ende. \u00c4hnlich.", ["Ende.", "\u00c4hnlich."]),
+        ("Ende. \u00e4hnlich. \u0442.\u0435. \u043f\u0440", ["Ende. \u00e4hnlich. \u0442.\u0435. \u043f\u0440"]),
+        ("Ask Dr. Who. Now.", ["Ask Dr. Who.", "Now."]),
         ("Wait... what? (Yes.) 5 apples.", ["Wait... what?", "(Yes.)", "5 apples."]),
     ],
 )
@@ -41,3 +45,16 @@ def test_long_text_is_cut_into_parts_that_fit_and_nothing_gets_lost(text, limit)
 def test_sentences_stay_together_as_long_as_they_fit():
     assert split_long("One two. Three. Four five six.", 16, len) == ["One two. Three.", "Four five six."]
     assert split_long("Aaaa bbbb, cccc dddd.", 12, len) == ["Aaaa bbbb,", "cccc dddd."]
+
+
+def test_time_grows_with_the_text_and_not_with_its_square():
+    start = time.perf_counter()
+    assert len(split_sentences("1. " * 50_000 + "A. Word. " * 20_000)) == 20_000
+    assert time.perf_counter() - start < 5
+
+
+def test_ideographic_parts_are_joined_without_spaces():
+    assert split_long("\u4f60\u597d\u3002\u4e16\u754c\uff01\u518d\u89c1\u3002", 6, len) == [
+        "\u4f60\u597d\u3002\u4e16\u754c\uff01",
+        "\u518d\u89c1\u3002",
+    ]

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from gnmt import SearchConfig, Translator
 from gnmt.data.padding import collate
 from gnmt.errors import ConfigError, DataError
+from gnmt.search.batch import Search
 from gnmt.search.constraints import Constraints
 from gnmt.translation.demands import Demand, constraints_of, read_demands
 from gnmt.translation.formats import json_line, mismatches, text_lines, word_links
@@ -113,9 +114,41 @@ def test_a_translation_that_search_found_gets_the_same_scores_again(model):
             assert again.text == hypothesis.text
 
 
+def test_padded_tokens_stay_within_the_limit_and_narrow_lines_do_not_join_wide_ones(model, monkeypatch):
+    lines = ["The light is on today. " * 12, *LINES * 4]
+    batches = []
+    advance = Search.advance
+
+    def watched(self):
+        batches.append((self.num_active + self.num_done, self.width))
+        return advance(self)
+
+    monkeypatch.setattr(Search, "advance", watched)
+    found = Translator(model, batch_size=200, batch_type="tokens").translate_batch(lines)
+    longest = found[0].source_tokens + 1
+    assert max(rows * width for rows, width in batches if rows > 1) <= 200
+    assert {width for rows, width in batches if rows == 1} >= {longest}
+    assert max(rows for rows, _ in batches) > 3
+    assert [t.text for t in found] == [t.text for t in Translator(model).translate_batch(lines)]
+
+
+def test_excluded_words_leave_cutting_as_it_is(model):
+    line, demand = "The light is on. The door was found.", Constraints(forbidden=((7, 8, 9, 10, 11, 12),))
+    (found,) = Translator(model, by_sentence=True).translate_batch([line], [demand])
+    assert len(found.sources) == 2
+    (found,) = Translator(model, by_sentence=True).translate_batch([line], [Constraints(prefix=(7,))])
+    assert len(found.sources) == 1
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u200b"])
+def test_nothing_has_no_spelling(tokenizer, text):
+    assert tokenizer.spellings(text) == []
+
+
 def test_scores_of_nothing(model):
     found = Translator(model).score_batch(["", "", "The light"], ["", "Licht", ""])
     assert [found[0].log_prob, found[1].log_prob] == [0.0, float("-inf")]
+    assert found[0].parts == ()
     assert found[2].log_prob < 0
 
 
