@@ -17,10 +17,10 @@ from gnmt.lines import read_lines
 from gnmt.metrics import score
 
 BASE = SearchConfig()
-GROUPS = {
+GROUPS: dict[str, list[dict[str, float]]] = {
     "beam": [{"beam_size": size} for size in (1, 2, 5, 10)],
-    "length penalty": [{"length_penalty": alpha} for alpha in (0.0, 0.2, 1.0, 1.5)],
-    "coverage penalty": [{"coverage_penalty": beta} for beta in (0.1, 0.2, 0.5)],
+    "length penalty": [{"length_penalty": alpha} for alpha in (0.0, 0.2, 0.4, 0.8, 1.0)],
+    "coverage penalty": [{"coverage_penalty": beta} for beta in (0.0, 0.05, 0.2, 0.5)],
     "pruning": [
         {"token_pruning": 3.0},
         {"hypothesis_pruning": 3.0},

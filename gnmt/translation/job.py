@@ -95,6 +95,8 @@ class Job:
             torch.set_num_threads(1)  # processes are copied only before any computation with several threads
         self.translator = build_translator(options, "cpu" if on_gpu and self.num_devices > 1 else options.device)
         self.tokenizer = self.translator.tokenizer
+        # Lines often have the same demand, and spelling it in all ways takes a while.
+        self.constraints_of = functools.lru_cache(256)(functools.partial(constraints_of, tokenizer=self.tokenizer))
         make = functools.partial(_translator_of_gpu, options) if on_gpu else lambda _: self.translator
         self.make, self.fork = make, not on_gpu
         if self.references is not None and not options.score_only:
@@ -186,7 +188,7 @@ class Job:
                     f"{self.options.constraints} ends before line {numbers[len(these)]} of {self.source_name}, "
                     "expected one line for each"
                 )
-            constraints = [constraints_of(demand, self.tokenizer) for demand in these]
+            constraints = [self.constraints_of(demand) for demand in these]
         return self.engine.translate_batch(lines, constraints, numbers)
 
     def _score_given(self, lines: Sequence[str]) -> list[Translation]:
