@@ -1,4 +1,4 @@
-# make train   environment, default corpus, training, BLEU, sample translations   (17 minutes on 2 cores)
+# make train   environment, default corpus, training, BLEU, sample translations   (17 to 35 minutes on 2 cores)
 # make test    environment, lint, types, tests
 # make lint    environment, lint, types
 # make clean   remove the environment and the caches; runs/ and data/ stay
