@@ -61,8 +61,8 @@ def _demand(line: str, place: str, exclude: tuple[str, ...]) -> Demand:
 def constraints_of(demand: Demand, tokenizer: Tokenizer) -> Constraints:
     """The demand as ids.
 
-    What is forbidden is so in all spellings that `Tokenizer.spellings` finds, with a small or a capital letter, and
-    also where a longer word begins with it.
+    What is forbidden is so in all spellings that `Tokenizer.spellings` finds, with a small or a capital letter. A
+    longer word that begins with it is forbidden only where it is made of the same pieces and more.
     """
     spellings = {
         spelling

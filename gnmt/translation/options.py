@@ -74,7 +74,13 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--top-k", type=int, default=0, help="draw among this many most probable tokens; 0 for all")
     add("--top-p", type=float, default=1.0, help="draw among the tokens that have this probability together")
     add("--seed", type=int, default=0, help="of drawing; a line's samples depend on it and on the line's number")
-    add("--exclude", nargs="+", default=[], metavar="WORD", help="no translation has a word that begins so")
+    add(
+        "--exclude",
+        nargs="+",
+        default=[],
+        metavar="WORD",
+        help="words that no translation may contain, in the spellings known to the vocabulary",
+    )
     add(
         "--constraints",
         metavar="FILE",
