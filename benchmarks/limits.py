@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import torch
 
+from gnmt.nn.gnmt import GNMT
+
 
 def seconds(work: Callable[[], object], repeat: int = 7) -> float:
     """Median time of a call, after two to warm up."""
@@ -21,3 +23,11 @@ def matmul_rate(rows: int, inner: int, columns: int, dtype: torch.dtype) -> floa
     """Floating-point operations a second of one (rows, inner) x (inner, columns) product."""
     a, b = torch.randn(rows, inner).to(dtype), torch.randn(inner, columns).to(dtype)
     return 2 * rows * inner * columns / seconds(lambda: a @ b)
+
+
+def multiplied_weights(network: GNMT) -> tuple[int, int]:
+    """Weights that a source token is multiplied with (encoder), and a target token (decoder and softmax)."""
+    encoder, decoder = (
+        sum(p.numel() for p in part.parameters() if p.dim() > 1) for part in (network.encoder, network.decoder)
+    )
+    return encoder, decoder + network.output.weight.numel()

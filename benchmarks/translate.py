@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from limits import seconds
+from limits import multiplied_weights, seconds
 
 from gnmt import SearchConfig, Translator
 from gnmt.checkpoint import Model, load_model
@@ -50,11 +50,9 @@ def measure(model: Model, lines: list[str], precision: str, beam_size: int, batc
     duration = time.perf_counter() - start
     tokens = sum(len(part.tokens) + 1 for each in translations for part in each.hypotheses[0].parts)
     sources = sum(each.source_tokens + 1 for each in translations)
-    network = model.network
-    encoder = sum(p.numel() for p in network.encoder.parameters() if p.dim() > 1)
-    decoder = sum(p.numel() for p in network.decoder.parameters() if p.dim() > 1) + network.output.weight.numel()
+    encoder, decoder = multiplied_weights(model.network)
     products = 2.0 * (encoder * sources + decoder * tokens * beam_size)
-    share = products / duration / product_rate(network.config.hidden_size, beam_size * batch_size, precision)
+    share = products / duration / product_rate(model.network.config.hidden_size, beam_size * batch_size, precision)
     latency = "{:.0f} / {:.0f} ms".format(*np.percentile(latencies, [50, 99]) * 1e3) if batch_size == 1 else ""
     return (
         f"| {precision} | {beam_size} | {batch_size} | {len(lines) / duration:.1f} | {tokens / duration:,.0f} "

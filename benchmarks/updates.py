@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from limits import matmul_rate, seconds
+from limits import matmul_rate, multiplied_weights, seconds
 
 from gnmt.config import GNMTConfig
 from gnmt.nn.gnmt import GNMT
@@ -30,9 +30,8 @@ class Speed(NamedTuple):
 
 def update_operations(network: GNMT, source_tokens: int, target_tokens: int) -> float:
     """Floating-point operations of the matrix products of one update: 2 forward and 4 backward for each weight used."""
-    encoder = sum(p.numel() for p in network.encoder.parameters() if p.dim() > 1)
-    decoder = sum(p.numel() for p in network.decoder.parameters() if p.dim() > 1)
-    return 6.0 * (encoder * source_tokens + (decoder + network.output.weight.numel()) * target_tokens)
+    encoder, decoder = multiplied_weights(network)
+    return 6.0 * (encoder * source_tokens + decoder * target_tokens)
 
 
 def measure(config: GNMTConfig, sentences: int, length: int, precision: str) -> Speed:

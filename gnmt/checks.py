@@ -38,5 +38,9 @@ def require_types(settings: Any) -> None:
 def require_choice(settings: object, name: str, choices: tuple[str, ...]) -> None:
     """Check that the named field is one of the choices."""
     value = getattr(settings, name)
-    expected = f"one of {', '.join(choices)}"
-    require(value in choices, f"{type(settings).__name__}.{name} is {value!r}", expected)
+    require_one_of(value, choices, f"{type(settings).__name__}.{name} is {value!r}")
+
+
+def require_one_of(value: str, choices: tuple[str, ...], found: str) -> None:
+    """Check that a value is one of the choices; `found` says what it is."""
+    require(value in choices, found, f"one of {', '.join(choices)}")

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import torch
 
 from gnmt.checkpoint import Model, load_model
+from gnmt.checks import require, require_one_of
 from gnmt.config import SearchConfig
 from gnmt.engine import Engine
 from gnmt.errors import ConfigError, DataError
@@ -106,13 +107,11 @@ class Translator:
         by_sentence: bool = False,
         keep_attention: bool = False,
     ) -> None:
-        _require_choice("batch type", batch_type, ("sents", "tokens"))
-        _require_choice("precision", precision, PRECISIONS)
-        _require_choice("on_long", on_long, ON_LONG)
-        if batch_size < 1 or max_input_length < 1:
-            raise ConfigError(
-                f"batch size {batch_size} and maximum input length {max_input_length}, expected at least 1"
-            )
+        require_one_of(batch_type, ("sents", "tokens"), f"batch type {batch_type!r}")
+        require_one_of(precision, PRECISIONS, f"precision {precision!r}")
+        require_one_of(on_long, ON_LONG, f"on_long {on_long!r}")
+        found = f"batch size {batch_size} and maximum input length {max_input_length}"
+        require(min(batch_size, max_input_length) >= 1, found, "at least 1")
         self.search = search or SearchConfig()
         self.device = _device(device)
         self.precision = fastest_precision(self.device) if precision == "auto" else precision
@@ -255,11 +254,6 @@ class Translator:
                 break
         searched = tuple(ids[: self._max_input_length] for ids in sources if ids)
         return Translation(list(texts.values()) or [_EMPTY], sum(map(len, sources)), is_cropped, searched)
-
-
-def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} {value!r}, expected one of {', '.join(choices)}")
 
 
 def _device(name: str) -> torch.device:

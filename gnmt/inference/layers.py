@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from gnmt.inference.products import build_product
 from gnmt.nn.lstm import LayerState, ResidualLayer
-from gnmt.nn.norm import LayerNorm, normalise
 
 # Maps parts of the inputs, side by side (N, I), and the state to the next one, whose first tensor (N, H) is the output.
 Cell = Callable[[Sequence[Tensor], LayerState], LayerState]
@@ -44,7 +43,7 @@ class _GRUCell:
     def __call__(self, inputs: Sequence[Tensor], state: LayerState) -> LayerState:
         (hidden,) = state
         of_inputs, of_hidden = (
-            y.chunk(3, dim=1) for y in (self._of_inputs(torch.cat([*inputs], dim=1)), self._of_hidden(hidden))
+            y.chunk(3, dim=1) for y in (self._of_inputs(torch.cat(tuple(inputs), dim=1)), self._of_hidden(hidden))
         )
         reset, update = (torch.sigmoid(a + b) for a, b in zip(of_inputs[:2], of_hidden[:2], strict=True))
         candidate = torch.addcmul(of_inputs[2], reset, of_hidden[2]).tanh_()
@@ -63,25 +62,14 @@ class _TanhCell:
 _CELLS: dict[str, Callable[[nn.RNNBase, str], Cell]] = {"lstm": _LSTMCell, "gru": _GRUCell, "rnn": _TanhCell}
 
 
-def build_cell(cell: str, rnn: nn.RNNBase, precision: str) -> Cell:
-    """The step of one direction of a recurrent layer at a precision."""
-    return _CELLS[cell](rnn, precision)
-
-
 class LayerStep:
     """One step of a `ResidualLayer` that reads one way: recurrent cell, shortcut, normalisation; no dropout."""
 
     def __init__(self, layer: ResidualLayer, precision: str) -> None:
-        self._cell = build_cell(layer.rnn.cell, layer.rnn.forward_rnn, precision)
-        self._shortcut = layer.shortcut
-        self._norm = layer.norm if isinstance(layer.norm, LayerNorm) else None
+        self._cell = _CELLS[layer.rnn.cell](layer.rnn.forward_rnn, precision)
+        self._combine = layer.combine
 
     def __call__(self, h: Tensor, state: LayerState, *context: Tensor) -> tuple[Tensor, LayerState]:
         """Map h (N, input), the state and what else the layer reads (N, M) to (N, H) and the next state."""
         state = self._cell((h, *context), state)
-        y = state[0]
-        if self._shortcut is not None:
-            y = y + (h if isinstance(self._shortcut, nn.Identity) else self._shortcut(h))
-        if self._norm is not None:
-            y = normalise(y, self._norm.gain, self._norm.bias, self._norm.eps)[0]
-        return y, state
+        return self._combine(state[0], h), state

@@ -70,6 +70,8 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (..., size) over its last dimension; the result has the type of x, whatever autocast prefers."""
+        if not torch.is_grad_enabled() and x.dtype == self.gain.dtype:
+            return normalise(x, self.gain, self.bias, self.eps)[0]
         with torch.autocast(x.device.type, enabled=False):
             # CPU kernels take x in bfloat16 beside float32 parameters, others want one type.
             same = x if x.device.type == "cpu" else x.to(self.gain.dtype)

@@ -226,7 +226,7 @@ class Search:
                 float(scores[b, c]),
                 is_complete,
             )
-            lacks = bool(sentence.progress) and sentence.progress[parent].after(token).missing > 0
+            lacks = sentence.lacks(parent, token)
             attention = weights[b] if self._keep_attention and weights is not None else None
             sentence.finished.append(Finished(lacks, hypothesis, len(sentence.steps), attention, parent))
             if not lacks:

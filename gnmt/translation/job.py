@@ -22,7 +22,7 @@ from gnmt.translation.formats import alignment_line, json_line, mismatches, text
 from gnmt.translation.ranks import Rank
 from gnmt.translation.streams import check_outputs, is_regular, lines_written, open_input, open_output
 from gnmt.translation.units import Unit, paragraphs, single_lines
-from gnmt.translation.workers import Workers, count_devices
+from gnmt.translation.workers import Workers, count_devices, is_gpu
 from gnmt.translator import WINDOW, TextHypothesis, Translation, Translator
 
 logger = logging.getLogger("translate")
@@ -90,7 +90,7 @@ class Job:
         self.skipped = lines_written(Path(options.output), lines_each) if options.resume_output else 0
         self.references = list(read_lines(options.reference)) if options.reference else None
         self.num_devices = 1 if options.score_only else count_devices(options.devices, options.device)
-        on_gpu = options.device.startswith("cuda") or (options.device == "auto" and torch.cuda.is_available())
+        on_gpu = is_gpu(options.device)
         if self.num_devices > 1 and not on_gpu:
             torch.set_num_threads(1)  # processes are copied only before any computation with several threads
         self.translator = build_translator(options, "cpu" if on_gpu and self.num_devices > 1 else options.device)
@@ -115,9 +115,11 @@ class Job:
             self.engine: Translator | Workers = self.translator
             if self.num_devices > 1:
                 self.engine = stack.enter_context(Workers(self.make, self.num_devices, fork=self.fork))
-            demands = None
+            demands: Iterator[Demand] | None = None
             if options.constraints:
                 demands = itertools.islice(read_demands(options.constraints, options.exclude), wanted.start, None)
+            elif options.exclude:
+                demands = itertools.repeat(Demand(exclude=tuple(options.exclude)))
             for units in self._windows(source, wanted):
                 translations = self._translate(units, demands)
                 warnings = [self._account(*each) for each in zip(units, translations, strict=True)]
@@ -180,9 +182,8 @@ class Job:
         if self.options.score_only:
             return self._score_given(lines)
         constraints = None
-        if demands is not None or self.options.exclude:
-            exclude = Demand(exclude=tuple(self.options.exclude))
-            these = list(itertools.islice(demands if demands is not None else itertools.repeat(exclude), len(units)))
+        if demands is not None:
+            these = list(itertools.islice(demands, len(units)))
             if len(these) < len(units):
                 raise DataError(
                     f"{self.options.constraints} ends before line {numbers[len(these)]} of {self.source_name}, "

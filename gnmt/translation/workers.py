@@ -18,6 +18,11 @@ from gnmt.translator import Translation, Translator
 _MOST_PROCESSES = 8
 
 
+def is_gpu(device: str) -> bool:
+    """Whether a device, as the user named it, is a GPU here."""
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+
+
 def count_devices(wanted: str, device: str) -> int:
     """How many processes to use.
 
@@ -28,7 +33,7 @@ def count_devices(wanted: str, device: str) -> int:
     Raises:
         ConfigError: there are fewer GPUs.
     """
-    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    on_gpu = is_gpu(device)
     if on_gpu and wanted != "auto" and int(wanted) > torch.cuda.device_count():
         raise ConfigError(f"--devices {wanted}, but there are {torch.cuda.device_count()} GPUs")
     if wanted != "auto":
