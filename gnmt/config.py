@@ -159,7 +159,7 @@ class SearchConfig:
             f"n-best {self.num_hypotheses} with beam size {self.beam_size}",
             "n-best to be at most the beam size: lower --n-best or raise --beam-size",
         )
-        require_range(self, "length_penalty coverage_penalty", 0, INFINITY)
+        require_range(self, "length_penalty coverage_penalty", 0, 10)
         for name in ("token_pruning", "hypothesis_pruning"):
             require(getattr(self, name) >= 0, f"SearchConfig.{name} is {getattr(self, name)}", "at least 0, or inf")
         require_range(self, "no_repeat_ngram_size temperature top_k", 0, INFINITY)

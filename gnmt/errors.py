@@ -1,5 +1,6 @@
 """Every error a user can meet. Messages are one line: what was found, what was expected, what to do."""
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ class CheckpointError(GNMTError):
 
 def run_program(main: Callable[[], int]) -> int:
     """Call a program's main function; return its status, 2 with one line for bad input, 130 if interrupted."""
+    if sys.stderr is None:  # closed: messages must not go to standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         return main()
     except GNMTError as error:

@@ -1,5 +1,7 @@
 """Text -> the sentences in it: where a text that is too long for one search can be cut."""
 
+import bisect
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -60,3 +62,16 @@ def _cut(text: str, limit: int, count: Callable[[str], int], ways: Sequence[Call
         else:
             parts += _cut(piece, limit, count, ways[1:])
     return parts
+
+
+def first_words(text: str, parts: Sequence[str]) -> list[int]:
+    """The white-space word of a text, counted from 0, in which each of its parts begins.
+
+    Args:
+        text: all of it.
+        parts: the text cut anywhere, in order; white space between or in them need not be the text's.
+    """
+    word_ends = list(itertools.accumulate(map(len, text.split())))
+    lengths = (sum(map(len, part.split())) for part in parts)
+    starts = itertools.accumulate(lengths, initial=0)
+    return [bisect.bisect_right(word_ends, start) for start, _ in zip(starts, parts, strict=False)]

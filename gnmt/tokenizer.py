@@ -120,33 +120,30 @@ class Tokenizer:
         pieces: list[str] = [self._processor.id_to_piece(int(i)) for i in ids]
         return pieces
 
+    def piece_bytes(self) -> list[bytes]:
+        """What each piece of the vocabulary stands for in UTF-8; nothing for special ones."""
+        p = self._processor
+        return [
+            bytes([int(piece[3:-1], 16)])
+            if p.is_byte(i)
+            else b""
+            if p.is_control(i) or p.is_unknown(i)
+            else piece.replace(_WORD_START, " ").encode()
+            for i, piece in enumerate(p.id_to_piece(list(range(self.vocab_size))))
+        ]
+
     def word_numbers(self, ids: Sequence[int]) -> np.ndarray:
         """The white-space word of the decoded text, counted from 0, that each piece belongs to; empty without words."""
-        words = [len(self.decode(ids[: end + 1]).split()) for end in range(len(ids))]
+        words, before, start = [], 0, 0
+        for end, piece in enumerate(self.pieces(ids)):
+            if piece.startswith(_WORD_START) and end:
+                before += len(self.decode(ids[start:end]).split())
+                start = end
+            words.append(before + len(self.decode(ids[start : end + 1]).split()))
         if not words or not words[-1]:
             return np.zeros(0, dtype=np.int64)
         # Bytes that do not make a character yet, or make a space, are no words of their own.
         return np.clip(np.maximum.accumulate(words) - 1, 0, words[-1] - 1)
-
-    def spellings(self, text: str, limit: int = 20_000) -> list[tuple[int, ...]]:
-        """Sequences of pieces that spell a text from the start of a word on, bytes left aside.
-
-        At most `limit`, those of long pieces first; none for a text with nothing to see in it.
-        """
-        if not normalize(text):
-            return []
-        word = _WORD_START + normalize(text).replace(" ", _WORD_START)
-        found: list[tuple[int, ...]] = []
-        unfinished: list[tuple[int, tuple[int, ...]]] = [(0, ())]
-        while unfinished and len(found) < limit:
-            start, ids = unfinished.pop()
-            if start == len(word):
-                found.append(ids)
-            for end in range(start + 1, len(word) + 1):
-                piece = self._processor.piece_to_id(word[start:end])
-                if piece > self.eos_id:
-                    unfinished.append((end, (*ids, piece)))
-        return found
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, up to the first eos; other special ids are left out."""

@@ -19,7 +19,8 @@ from gnmt.inference.network import InferenceNetwork
 from gnmt.inference.products import PRECISIONS, fastest_precision
 from gnmt.search.constraints import Constraints
 from gnmt.search.hypotheses import Hypothesis
-from gnmt.segments import split_long, split_sentences
+from gnmt.segments import first_words, split_long, split_sentences
+from gnmt.tokenizer import normalize
 
 
 class TextHypothesis(NamedTuple):
@@ -32,6 +33,7 @@ class TextHypothesis(NamedTuple):
         log_prob: of the whole translation, in nats.
         is_complete: False if it was cut off at the length limit.
         parts: of each part of the line that was translated alone, its ids and attention.
+        first_words: the word of the text, counted from 0, in which each of these parts begins.
     """
 
     text: str
@@ -39,6 +41,7 @@ class TextHypothesis(NamedTuple):
     log_prob: float
     is_complete: bool
     parts: tuple[Hypothesis, ...]
+    first_words: tuple[int, ...]
 
 
 class Translation(NamedTuple):
@@ -49,12 +52,14 @@ class Translation(NamedTuple):
         source_tokens: tokens of the line.
         is_cropped: whether the line was longer than the limit, so that its end was not translated.
         sources: ids of each part of the line that was translated alone; one part as a rule.
+        first_words: the word of the line, counted from 0, in which each of these parts begins.
     """
 
     hypotheses: list[TextHypothesis]
     source_tokens: int
     is_cropped: bool
     sources: tuple[list[int], ...]
+    first_words: tuple[int, ...]
 
     @property
     def text(self) -> str:
@@ -62,12 +67,19 @@ class Translation(NamedTuple):
         return self.hypotheses[0].text
 
 
+class _Part(NamedTuple):
+    """What is searched at once: text in the form of `normalize`, and its ids, perhaps more than the limit."""
+
+    text: str
+    ids: list[int]
+
+
 # Lines read ahead: within them, lines of similar length share a batch, and they are written together.
 WINDOW = 2000
 ON_LONG = ("crop", "split", "error")
-# Target languages that put no space between sentences.
+# Target languages that put no spaces between words.
 _WITHOUT_SPACES = ("zh", "ja", "th")
-_EMPTY = TextHypothesis("", 0.0, 0.0, True, ())
+_EMPTY = TextHypothesis("", 0.0, 0.0, True, (), ())
 # Parts that one line can have: keys of search are line * _MAX_PARTS + part.
 _MAX_PARTS = 1 << 20
 
@@ -120,7 +132,7 @@ class Translator:
         if any(each.tokenizer.model != self.tokenizer.model for each in models):
             raise ConfigError("models with different vocabularies, expected one vocabulary for all of an ensemble")
         self.source_lang, self.target_lang = models[0].source_lang, models[0].target_lang
-        self._glue = "" if (self.target_lang or "")[:2] in _WITHOUT_SPACES else " "
+        self.puts_spaces = (self.target_lang or "")[:2] not in _WITHOUT_SPACES
         networks = [InferenceNetwork(each.network.eval().to(self.device), self.precision) for each in models]
         decoder = networks[0] if len(networks) == 1 else Ensemble(networks)
         self._engine = Engine(decoder, self.device, batch_size, batch_type, keep_attention)
@@ -175,14 +187,13 @@ class Translator:
         self._lines_seen = max(numbers, default=self._lines_seen)
         parts = [self._parts(*each) for each in zip(lines, demands, numbers, strict=True)]
         requests = {}
-        for ids_of_parts, demand, number in zip(parts, demands, numbers, strict=True):
-            for part, ids in enumerate(ids_of_parts):
-                if ids:
-                    requests[number * _MAX_PARTS + part] = (ids[: self._max_input_length], demand)
+        for its_parts, demand, number in zip(parts, demands, numbers, strict=True):
+            for i, part in enumerate(its_parts):
+                requests[number * _MAX_PARTS + i] = (part.ids[: self._max_input_length], demand)
         found = self._engine.run(requests, self.search)
         return [
-            self._assemble(each, [found.get(number * _MAX_PARTS + part, []) for part in range(len(each))])
-            for each, number in zip(parts, numbers, strict=True)
+            self._assemble(line, its_parts, [found[number * _MAX_PARTS + i] for i in range(len(its_parts))])
+            for line, its_parts, number in zip(lines, parts, numbers, strict=True)
         ]
 
     def score_batch(self, lines: Sequence[str], translations: Sequence[str]) -> list[TextHypothesis]:
@@ -210,50 +221,58 @@ class Translator:
         for i, target in enumerate(targets):
             nothing = -math.inf if target else 0.0
             best = found[i][0] if i in found else Hypothesis((), nothing, nothing, True)
-            parts = (best,) if i in found else ()
-            results.append(TextHypothesis(translations[i], best.score, best.log_prob, True, parts))
+            parts, first_words = ((best,), (0,)) if i in found else ((), ())
+            text = normalize(translations[i])
+            results.append(TextHypothesis(text, best.score, best.log_prob, True, parts, first_words))
         return results
 
-    def _parts(self, line: str, demand: Constraints, number: int) -> list[list[int]]:
-        """Ids of the parts of a line that are translated one by one."""
+    def _parts(self, line: str, demand: Constraints, number: int) -> list[_Part]:
+        """The parts of a line that are translated one by one; none if there is nothing to see in it."""
         encode, limit = self.tokenizer.encode, self._max_input_length
         is_cut = not (demand.prefix or demand.required)
-        sentences = split_sentences(line) if self._by_sentence and is_cut else [line]
-        parts: list[list[int]] = []
-        for sentence in sentences or [""]:
-            ids = encode(sentence)
-            if len(ids) > limit and self._on_long == "error":
+        texts: list[str] = []
+        for sentence in split_sentences(line) if self._by_sentence and is_cut else [line]:
+            length = len(encode(sentence))
+            if length > limit and self._on_long == "error":
                 raise DataError(
-                    f"line {number} has {len(ids)} tokens, expected at most {limit}: raise --max-input-length, or "
+                    f"line {number} has {length} tokens, expected at most {limit}: raise --max-input-length, or "
                     "choose --on-long crop or split"
                 )
-            if len(ids) > limit and self._on_long == "split" and is_cut:
-                parts += [encode(part) for part in split_long(sentence, limit, lambda text: len(encode(text)))]
+            if length > limit and self._on_long == "split" and is_cut:
+                texts += split_long(sentence, limit, lambda text: len(encode(text)))
             else:
-                parts.append(ids)
-        return parts
+                texts.append(sentence)
+        parts = (_Part(normalize(text), encode(text)) for text in texts)
+        return [part for part in parts if part.ids]
 
-    def _assemble(self, sources: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+    def _assemble(self, line: str, sources: list[_Part], found: list[list[Hypothesis]]) -> Translation:
         """Join the parts' hypotheses by rank: the second best of the line is made of the second best of each part."""
-        is_cropped = any(len(ids) > self._max_input_length for ids in sources)
-        found = [hypotheses for hypotheses in found if hypotheses]
-        ranks = max(map(len, found), default=0)
         texts: dict[str, TextHypothesis] = {}
-        for rank in range(ranks):
+        for rank in range(max(map(len, found), default=0)):
             parts = tuple(hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found)
-            text = self._glue.join(filter(None, (self.tokenizer.decode(part.tokens) for part in parts)))
-            hypothesis = TextHypothesis(
-                text,
-                sum(part.score for part in parts),
-                sum(part.log_prob for part in parts),
-                all(part.is_complete for part in parts),
-                parts,
-            )
-            texts.setdefault(text, hypothesis)
+            hypothesis = self._joined(parts)
+            texts.setdefault(hypothesis.text, hypothesis)
             if len(texts) == self.search.num_hypotheses:
                 break
-        searched = tuple(ids[: self._max_input_length] for ids in sources if ids)
-        return Translation(list(texts.values()) or [_EMPTY], sum(map(len, sources)), is_cropped, searched)
+        return Translation(
+            list(texts.values()) or [_EMPTY],
+            sum(len(part.ids) for part in sources),
+            any(len(part.ids) > self._max_input_length for part in sources),
+            tuple(part.ids[: self._max_input_length] for part in sources),
+            tuple(first_words(normalize(line), [part.text for part in sources])),
+        )
+
+    def _joined(self, parts: tuple[Hypothesis, ...]) -> TextHypothesis:
+        texts = [self.tokenizer.decode(part.tokens) for part in parts]
+        text = (" " if self.puts_spaces else "").join(filter(None, texts))
+        return TextHypothesis(
+            text,
+            sum(part.score for part in parts),
+            sum(part.log_prob for part in parts),
+            all(part.is_complete for part in parts),
+            parts,
+            tuple(first_words(text, texts)),
+        )
 
 
 def _device(name: str) -> torch.device:
@@ -261,7 +280,7 @@ def _device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ConfigError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
     return device

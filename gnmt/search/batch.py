@@ -10,7 +10,7 @@ from torch import Tensor
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError
 from gnmt.search.candidates import Candidates, best_candidates, sampled_candidates
-from gnmt.search.constraints import Endings, TokenSequence, banned_tokens, endings_of
+from gnmt.search.constraints import repeating
 from gnmt.search.hypotheses import Beams, Finished, Hypothesis, Request, Sentence, widened
 from gnmt.search.model import SearchModel
 from gnmt.search.required import ways_with_requirements
@@ -44,7 +44,6 @@ class Search:
         self._beams = Beams.start([], config, bos_id)
         self._done = np.empty(0, dtype=bool)
         self._mask = np.empty((0, 0), dtype=bool)
-        self._endings: dict[tuple[TokenSequence, ...], Endings] = {}
 
     @property
     def num_active(self) -> int:
@@ -76,10 +75,7 @@ class Search:
         for request, length in zip(requests, memory.mask.sum(dim=1).tolist(), strict=True):
             if config.temperature and request.constraints.required:
                 raise ConfigError("required words with a temperature above 0, expected one or the other")
-            forbidden = request.constraints.forbidden
-            if forbidden not in self._endings:
-                self._endings[forbidden] = endings_of(forbidden)
-            new.append(Sentence.start(request, length, self._endings[forbidden], config))
+            new.append(Sentence.start(request, length, config))
         state = self._model.start(memory, config.beam_size)
         self._memory = memory if self._memory is None else self._memory.append(memory)
         self._state = state if self._state is None else self._state.append(state)
@@ -155,23 +151,36 @@ class Search:
         )
 
     def _ban(self, log_probs: Tensor) -> None:
-        """Make what must not follow impossible: forbidden sequences, repeated n-grams, an end that comes too early.
-
-        A prefix is the caller's: nothing in it is banned.
-        """
-        size, rows = self._config.no_repeat_ngram_size, []
+        """Make impossible what must not follow any hypothesis. A prefix is the caller's: nothing in it is banned."""
+        rows = []
         for b, sentence in enumerate(self._sentences):
             length = self._beams.lengths[b]
-            is_free = not (sentence.endings or size or sentence.progress)
-            if self._done[b] or is_free or length < len(sentence.request.constraints.prefix):
+            if self._done[b] or not self._is_restricted(sentence, length):
                 continue
             for k in np.flatnonzero(np.isfinite(self._beams.log_probs[b])):
-                banned = banned_tokens(self._beams.history[b, k, :length].tolist(), sentence.endings, size)
-                if sentence.progress and sentence.progress[k].missing:
-                    banned.add(self._eos_id)
+                banned = self._banned(sentence, int(k), self._beams.history[b, k, :length].tolist())
                 rows += [(b, int(k), token) for token in banned]
         if rows:
             log_probs[tuple(self._tensor(np.array(rows).T))] = -torch.inf
+
+    def _is_restricted(self, sentence: Sentence, length: int) -> bool:
+        prefix, _, forbidden, words = sentence.request.constraints
+        is_free = not (forbidden or words or sentence.progress or self._config.no_repeat_ngram_size)
+        return not is_free and length >= len(prefix)
+
+    def _banned(self, sentence: Sentence, k: int, tokens: list[int]) -> set[int]:
+        """What must not follow a hypothesis: the forbidden, repeated n-grams, a longer word, an end that is early."""
+        prefix, _, forbidden, words = sentence.request.constraints
+        progress = sentence.progress[k] if sentence.progress else None
+        banned = set(forbidden.after(tokens)) if forbidden else set()
+        if size := self._config.no_repeat_ngram_size:
+            banned |= repeating(tokens, size)
+        is_at_end = (prefix and len(tokens) == len(prefix)) or (progress and progress.at_end)
+        if words and is_at_end and tokens[-1] in words.ending:
+            banned |= words.continuing
+        if progress and progress.missing:
+            banned.add(self._eos_id)
+        return banned
 
     def _with_demands(self, candidates: Candidates, log_probs: Tensor) -> Candidates:
         """Candidates under prefixes, whose next token is the only one, and under required sequences."""

@@ -1,9 +1,47 @@
 """What a caller demands of one sentence's translation: a prefix, token sequences that must or must not appear."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple, Protocol
 
 TokenSequence = tuple[int, ...]
+
+
+class Ban(Protocol):
+    """What must not appear."""
+
+    def after(self, tokens: Sequence[int]) -> Set[int]:
+        """The tokens that must not follow these ones, which hold all since the start."""
+
+
+class ForbiddenSequences:
+    """A ban of token sequences.
+
+    Args:
+        sequences: each of at least one token.
+    """
+
+    def __init__(self, sequences: Iterable[TokenSequence]) -> None:
+        self._last: dict[TokenSequence, set[int]] = {}
+        for sequence in sequences:
+            self._last.setdefault(sequence[:-1], set()).add(sequence[-1])
+        self._sizes = {len(beginning) for beginning in self._last}
+
+    def after(self, tokens: Sequence[int]) -> Set[int]:
+        """The last tokens of sequences whose others stand at the end of `tokens`."""
+        ends = (tuple(tokens[len(tokens) - size :]) for size in self._sizes if size <= len(tokens))
+        return set().union(*(self._last.get(end, set()) for end in ends))
+
+
+class WordPieces(NamedTuple):
+    """Tokens that can be part of a longer word.
+
+    Attributes:
+        ending: those that end with a letter or the like.
+        continuing: those that begin with one, without a space before it.
+    """
+
+    ending: Set[int]
+    continuing: Set[int]
 
 
 class Constraints(NamedTuple):
@@ -13,12 +51,14 @@ class Constraints(NamedTuple):
         prefix: the translation begins with these tokens.
         required: sequences that must all appear (Hokamp and Liu 2017, arXiv 1704.07138; Post and Vilar 2018,
             arXiv 1804.06609), behind the prefix and without overlap.
-        forbidden: sequences that must not appear.
+        forbidden: what must not appear behind the prefix.
+        words: if given, the word that ends the prefix or a required sequence is not continued.
     """
 
     prefix: TokenSequence = ()
     required: tuple[TokenSequence, ...] = ()
-    forbidden: tuple[TokenSequence, ...] = ()
+    forbidden: Ban | None = None
+    words: WordPieces | None = None
 
 
 class Progress(NamedTuple):
@@ -27,10 +67,12 @@ class Progress(NamedTuple):
     Attributes:
         open: sequences that have not appeared yet.
         recent: tokens since the last sequence was completed, as many as can still matter.
+        at_end: whether the last token completed a sequence.
     """
 
     open: tuple[TokenSequence, ...]
     recent: TokenSequence = ()
+    at_end: bool = False
 
     @property
     def missing(self) -> int:
@@ -46,7 +88,7 @@ class Progress(NamedTuple):
         recent = (*self.recent, token)
         for i in sorted(range(len(self.open)), key=lambda i: -len(self.open[i])):
             if recent[-len(self.open[i]) :] == self.open[i]:
-                return Progress((*self.open[:i], *self.open[i + 1 :]))
+                return Progress((*self.open[:i], *self.open[i + 1 :]), at_end=True)
         longest = max(map(len, self.open), default=1)
         return Progress(self.open, recent[1 - longest :] if longest > 1 else ())
 
@@ -56,25 +98,9 @@ class Progress(NamedTuple):
         return next((n for n in range(longest, 0, -1) if self.recent[-n:] == sequence[:n]), 0)
 
 
-# Of what a hypothesis must not end with but for its last token: the last tokens.
-Endings = dict[TokenSequence, set[int]]
-
-
-def endings_of(forbidden: Iterable[TokenSequence]) -> Endings:
-    """Forbidden sequences in the form in which `banned_tokens` looks them up."""
-    endings: Endings = {}
-    for sequence in forbidden:
-        endings.setdefault(sequence[:-1], set()).add(sequence[-1])
-    return endings
-
-
-def banned_tokens(tokens: Sequence[int], endings: Endings, no_repeat_ngram_size: int) -> set[int]:
-    """Tokens that may not follow `tokens`: they would complete a forbidden sequence or an n-gram that stands there."""
-    banned: set[int] = set()
-    for size in {len(beginning) for beginning in endings}:
-        if size <= len(tokens):
-            banned |= endings.get(tuple(tokens[len(tokens) - size :]), set())
-    if (size := no_repeat_ngram_size) and len(tokens) >= size - 1:
-        last = tokens[len(tokens) - size + 1 :]
-        banned |= {tokens[i + size - 1] for i in range(len(tokens) - size + 1) if tokens[i : i + size - 1] == last}
-    return banned
+def repeating(tokens: Sequence[int], size: int) -> set[int]:
+    """Tokens that would repeat an n-gram of `size` tokens if they came next."""
+    if len(tokens) < size - 1:
+        return set()
+    last = tokens[len(tokens) - size + 1 :]
+    return {tokens[i + size - 1] for i in range(len(tokens) - size + 1) if tokens[i : i + size - 1] == last}

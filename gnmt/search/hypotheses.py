@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gnmt.config import SearchConfig
-from gnmt.search.constraints import Constraints, Endings, Progress
+from gnmt.search.constraints import Constraints, Progress
 
 # Tokens that a hypothesis may have beyond max_length_factor times its source's.
 EXTRA_LENGTH = 10
@@ -73,7 +73,6 @@ class Sentence:
         limit: tokens of the longest hypothesis.
         random: draws for sampling.
         progress: of each hypothesis with the required sequences; empty if there are none.
-        endings: of the forbidden sequences.
         finished: hypotheses so far, in no order.
         steps: of each step the attention (K, S) and, for each hypothesis that went on, its parent (K,).
     """
@@ -83,19 +82,18 @@ class Sentence:
     limit: int
     random: np.random.Generator
     progress: list[Progress]
-    endings: Endings
     finished: list[Finished] = field(default_factory=list)
     steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     @classmethod
-    def start(cls, request: Request, source_length: int, endings: Endings, config: SearchConfig) -> Self:
+    def start(cls, request: Request, source_length: int, config: SearchConfig) -> Self:
         """A sentence of `source_length` tokens before its first step."""
         limit = math.ceil(source_length * config.max_length_factor) + EXTRA_LENGTH
         constraints = request.constraints
         progress = [Progress(constraints.required)] * config.beam_size if constraints.required else []
         least = len(constraints.prefix) + sum(map(len, constraints.required)) + EXTRA_LENGTH
         random = np.random.Generator(np.random.Philox(key=np.array([config.seed, request.key], dtype=np.uint64)))
-        return cls(request, source_length, max(limit, least), random, progress, endings)
+        return cls(request, source_length, max(limit, least), random, progress)
 
     def lacks(self, hypothesis: int, token: int) -> bool:
         """Whether something required is missing from a hypothesis that ends with this token."""

@@ -50,8 +50,8 @@ def json_line(number: int, translation: Translation, tokenizer: Tokenizer, warni
 
 
 def _finite(number: float) -> float | None:
-    """JSON has no infinity: None for the log-probability of what is impossible."""
-    return number if math.isfinite(number) else None
+    """Rounded to what is exact; JSON has no infinity: None for the log-probability of what is impossible."""
+    return round(number, 6) if math.isfinite(number) else None
 
 
 def alignment_line(translation: Translation, tokenizer: Tokenizer) -> str:
@@ -61,15 +61,17 @@ def alignment_line(translation: Translation, tokenizer: Tokenizer) -> str:
 
 def word_links(translation: Translation, tokenizer: Tokenizer) -> list[tuple[int, int]]:
     """(source word, target word) of the best translation, counted over all parts of the line."""
-    links: list[tuple[int, int]] = []
-    source_words = target_words = 0
-    for ids, part in zip(translation.sources, translation.hypotheses[0].parts, strict=True):
+    links: set[tuple[int, int]] = set()  # neighbouring parts may share a word
+    best = translation.hypotheses[0]
+    of_source, of_target = (
+        zip(translation.sources, translation.first_words, strict=True),
+        zip(best.parts, best.first_words, strict=True),
+    )
+    for (ids, first_source), (part, first_target) in zip(of_source, of_target, strict=True):
         source, target = tokenizer.word_numbers(ids), tokenizer.word_numbers(part.tokens)
         if part.attention is not None:
-            links += [(i + source_words, j + target_words) for i, j in align_words(source, target, part.attention)]
-        source_words += int(source[-1]) + 1 if len(source) else 0
-        target_words += int(target[-1]) + 1 if len(target) else 0
-    return links
+            links |= {(i + first_source, j + first_target) for i, j in align_words(source, target, part.attention)}
+    return sorted(links)
 
 
 def mismatches(source: str, hypothesis: TextHypothesis) -> list[str]:

@@ -79,7 +79,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="WORD",
-        help="words that no translation may contain, in the spellings known to the vocabulary",
+        help="words or phrases that no translation may contain as whole words",
     )
     add(
         "--constraints",
@@ -105,8 +105,10 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--score-only without --reference: name the file of the translations to be scored")
     if options.resume_output and (options.output == "-" or options.input == "-"):
         raise ConfigError("--resume-output with a standard stream, expected files for --input and --output")
-    if options.resume_output and (options.reference or options.alignments or options.paragraphs):
-        raise ConfigError("--resume-output with --reference, --alignments or --paragraphs, expected it without them")
+    if options.resume_output and (options.reference or options.paragraphs):
+        raise ConfigError("--resume-output with --reference or --paragraphs, expected it without them")
+    if options.paragraphs and options.constraints:
+        raise ConfigError("--paragraphs with --constraints: a demand is on one sentence; write one sentence a line")
     if options.score_only and (options.temperature or options.constraints or options.exclude or options.paragraphs):
         raise ConfigError("--score-only with sampling, constraints or paragraphs, expected it without them")
     if options.devices != "auto" and not (options.devices.isdecimal() and int(options.devices) >= 1):

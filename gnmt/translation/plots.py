@@ -1,5 +1,6 @@
 """Heat maps of attention, with labels that are readable in any script."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
+
+# Inches of a piece's row or column, and how many of them have a label.
+_PIECE, _MOST_LABELS = 0.3, 100
 
 
 class AttentionPlots:
@@ -24,18 +28,23 @@ class AttentionPlots:
         self._folder = folder
         self._characters: dict[str, set[int]] = {}
 
-    def draw(self, number: int, source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> None:
-        """Write FOLDER/NUMBER.png: target pieces (T) down, source pieces (S) across, weights (T, S)."""
+    def draw(self, name: str, source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> None:
+        """Write FOLDER/NAME.png: target pieces (T) down, source pieces (S) across, weights (T, S).
+
+        A picture does not grow beyond what can be handled: with more pieces they get smaller, and only some have a
+        label.
+        """
         families = self._families("".join([*source, *target]))
-        size = (2 + 0.3 * len(source), 1.5 + 0.3 * len(target))
+        size = (2 + _PIECE * min(len(source), _MOST_LABELS), 1.5 + _PIECE * min(len(target), _MOST_LABELS))
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(attention[: len(target), : len(source)], cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
         for axis, pieces, rotation in ((axes.xaxis, source, 90), (axes.yaxis, target, 0)):
-            labels = [self._label(piece, families) for piece in pieces]
-            axis.set_ticks(range(len(pieces)), labels, rotation=rotation, family=families, parse_math=False)
+            places = range(0, len(pieces), math.ceil(len(pieces) / _MOST_LABELS))
+            labels = [self._label(pieces[i], families) for i in places]
+            axis.set_ticks(places, labels, rotation=rotation, family=families, parse_math=False)
         axes.xaxis.tick_top()
-        figure.savefig(self._folder / f"{number}.png", dpi=120)
+        figure.savefig(self._folder / f"{name}.png", dpi=120)
 
     def _families(self, text: str) -> list[str]:
         """Fonts that together have as many of the characters as this machine can show, the standard one first."""

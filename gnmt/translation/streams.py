@@ -8,13 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from gnmt.errors import ConfigError, DataError
+from gnmt.errors import ConfigError
 from gnmt.lines import open_bytes
 
 
 @contextlib.contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open a file or, for `-`, standard input; a read waits only for nothing."""
+    """Open a file or, for `-`, standard input; a read waits only for nothing.
+
+    Raises:
+        DataError: the file cannot be opened.
+    """
     if path == "-":
         os.set_blocking(0, True)
     with open_bytes(0 if path == "-" else path) as stream:
@@ -34,15 +38,20 @@ def open_output(path: str, *, append: bool = False) -> Iterator[BinaryIO]:
     if path == "-":
         yield sys.stdout.buffer
         return
-    is_special = output.is_symlink() or (output.exists() and not output.is_file())
+    written = output if is_special(output) else partial(output)
     try:
-        stream = (output if is_special else partial(output)).open("ab" if append else "wb")
+        stream = written.open("ab" if append else "wb")
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from None
     with stream:
         yield stream
-    if not is_special:
-        partial(output).replace(output)
+    if written != output:
+        written.replace(output)
+
+
+def is_special(output: Path) -> bool:
+    """Whether an output exists and is no regular file (a link, a pipe, a device): it is written directly."""
+    return output.is_symlink() or (output.exists() and not output.is_file())
 
 
 def partial(output: Path) -> Path:
@@ -68,8 +77,14 @@ def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool
     """
     inputs = list(inputs)
     named = [Path(output) for output in outputs if output != "-"]
-    if len(named) != len({path.absolute() for path in named}):
-        raise ConfigError(f"{named[0]} is to be written twice; name different files")
+    for is_closed, name, option in (
+        ("-" in inputs and sys.stdin is None, "input", "--input"),
+        ("-" in outputs and sys.stdout is None, "output", "--output"),
+    ):
+        if is_closed:
+            raise ConfigError(f"standard {name} is closed; open it, or name a file with {option}")
+    if len(outputs) > len(named) + 1:
+        raise ConfigError("two outputs to standard output; name a file for one of them")
     if "-" in outputs and "-" in inputs:
         streams = os.fstat(0), os.fstat(1)
         if stat.S_ISREG(streams[1].st_mode) and os.path.samestat(*streams):
@@ -85,6 +100,11 @@ def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool
                     raise ConfigError(
                         f"{path} is read and {written} is written, but they are the same file; name another output"
                     )
+    names = [name for output in named for name in (output, partial(output))]
+    for k, name in enumerate(names):
+        if any(name.absolute() == other.absolute() or _same_file(str(name), other) for other in names[:k]):
+            raise ConfigError(f"{name} is to be written twice; name different files")
+    for output in named:
         if partial(output).exists() and not resume:
             raise ConfigError(
                 f"{partial(output)} exists, from a run that was interrupted or is still going on: continue it with "
@@ -98,31 +118,7 @@ def _same_file(first: str, second: Path) -> bool:
     return False
 
 
-def lines_written(output: Path, lines_each: int) -> int:
-    """Input lines whose output stands in FILE.part; what was written of another one is cut off.
-
-    Args:
-        output: the file's final name.
-        lines_each: output lines of an input line.
-
-    Raises:
-        DataError: the file is complete already.
-    """
-    part = partial(output)
-    if not part.exists():
-        if output.exists():
-            raise DataError(f"{output} is complete, there is nothing to resume; delete it to translate again")
-        return 0
-    done, lines, size = 0, 0, 0
-    with part.open("r+b") as file:
-        for line in file:
-            size += len(line)
-            if line.endswith(b"\n") and (lines := lines + 1) % lines_each == 0:
-                done, keep = done + 1, size
-        file.truncate(keep if done else 0)
-    return done
-
-
 def abandon_stdout() -> None:
     """Let the interpreter's last flush go nowhere: what could not be written now cannot be written then."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from gnmt.tokenizer import normalize
+
 
 class Unit(NamedTuple):
     """A text that is translated to one line.
@@ -25,15 +27,15 @@ def single_lines(blocks: Iterable[list[str]]) -> Iterator[list[Unit]]:
 
 
 def paragraphs(blocks: Iterable[list[str]]) -> Iterator[list[Unit]]:
-    """Lines that follow each other without a blank one as one unit; a blank line is a unit that stays blank."""
+    """Lines that follow each other without a blank one as one unit; one with nothing to see in it stays blank."""
     lines: list[str] = []
     number = 0
     for block in blocks:
         units = []
         for line in block:
             number += 1
-            if line.strip():
-                lines.append(line.strip())
+            if text := normalize(line):
+                lines.append(text)
                 continue
             if lines:
                 units.append(Unit(number - len(lines), " ".join(lines)))

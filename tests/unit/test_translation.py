@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from gnmt import SearchConfig, Translator
 from gnmt.data.padding import collate
 from gnmt.errors import ConfigError, DataError
 from gnmt.search.batch import Search
-from gnmt.search.constraints import Constraints
-from gnmt.translation.demands import Demand, constraints_of, read_demands
+from gnmt.search.constraints import Constraints, ForbiddenSequences
+from gnmt.translation.demands import Demand, Demands
 from gnmt.translation.formats import json_line, mismatches, text_lines, word_links
-from gnmt.translation.streams import check_outputs, lines_written, open_output
+from gnmt.translation.streams import check_outputs, open_output
 from gnmt.translation.units import Unit, paragraphs, single_lines
 from gnmt.translation.workers import Workers, count_devices
 from gnmt.translator import TextHypothesis
@@ -37,10 +38,15 @@ def test_paragraphs_end_at_blank_lines_wherever_blocks_end(size):
     assert list(paragraphs([])) == []
 
 
-def test_demands_are_read_line_by_line(tmp_path):
+@pytest.fixture(scope="module")
+def demands(tokenizer):
+    return Demands(tokenizer, whole_words=True, exclude=["x"])
+
+
+def test_demands_are_read_line_by_line(demands, tmp_path):
     path = tmp_path / "demands"
-    path.write_text('{"prefix": "Das", "include": ["Licht an"]}\n\n{"exclude": ["Tor"]}\n')
-    assert list(read_demands(str(path), ["x"])) == [
+    path.write_text('{"prefix": "Das", "include": ["Licht  an"]}\n\n{"exclude": ["Tor"]}\n')
+    assert list(demands.read(str(path))) == [
         Demand("Das", ("Licht an",), ("x",)),
         Demand("", (), ("x",)),
         Demand("", (), ("x", "Tor")),
@@ -49,30 +55,44 @@ def test_demands_are_read_line_by_line(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '{"inclde": []}', '{"include": "x"}', '{"include": [1]}', '{"prefix": []}', '{"exclude": [" "]}'],
+    [
+        *("{", "[]", '{"inclde": []}', '{"include": "x"}', '{"include": [1]}', '{"prefix": []}', '{"exclude": [" "]}'),
+        *('{"prefix": "\\ud800"}', "[" * 100_000, '{"prefix": %s}' % ("1" * 5000)),
+        *('{"include": ["Tor"], "exclude": ["tor"]}', '{"include": ["ein X"]}', '{"prefix": "x", "exclude": ["y"]}'),
+    ],
+    ids=lambda line: line[:30],
 )
-def test_wrong_demands_name_their_line(tmp_path, line):
+def test_wrong_demands_name_their_line(demands, tmp_path, line):
     path = tmp_path / "demands"
     path.write_text(f"\n{line}\n")
     with pytest.raises(DataError, match="line 2"):
-        list(read_demands(str(path), []))
+        list(demands.read(str(path)))
 
 
-def test_an_excluded_word_is_forbidden_in_every_spelling(tokenizer):
-    found = constraints_of(Demand("Das", ("ist an",), ("licht",)), tokenizer)
-    assert found.prefix == tuple(tokenizer.encode("Das"))
-    assert found.required == (tuple(tokenizer.encode("ist an")),)
-    assert tuple(tokenizer.encode("licht")) in found.forbidden
-    assert tuple(tokenizer.encode("Licht")) in found.forbidden
-    assert {tokenizer.decode(ids) for ids in found.forbidden} == {"licht", "Licht"}
-    assert len(set(found.forbidden)) == len(found.forbidden) >= 2
+def test_what_a_translation_has_against_its_demand():
+    demand = Demand("", ("Tür", "an"), ("licht",))
+    assert demand.unmet("Die Tür ist an.", whole_words=True) == []
+    assert demand.unmet("Die Türen, Licht an", whole_words=True) == ["does not contain 'Tür'", "contains 'licht'"]
+    assert demand.unmet("Die Türen, Lichter an", whole_words=True) == ["does not contain 'Tür'"]
+    assert demand.unmet("Lichter, Türen, ganz", whole_words=False) == ["contains 'licht'"]
 
 
-def test_included_words_and_a_prefix_are_in_translations(model, tokenizer):
+def test_included_words_and_a_prefix_are_in_translations_as_whole_words(model, demands):
     translator = Translator(model, SearchConfig(beam_size=4, num_hypotheses=4))
-    (within,) = translator.translate_batch(["The light is on."], [constraints_of(Demand("Die", ("Tür",)), tokenizer)])
-    assert within.text.startswith("Die")
-    assert "Tür" in within.text
+    wanted = demands.constraints(Demand("Die", ("Tür",)))
+    (within,) = translator.translate_batch(["The light is on."], [wanted])
+    words = re.findall(r"\w+", within.text)
+    assert words[0] == "Die"
+    assert "Tür" in words
+
+
+def test_no_translation_has_an_excluded_word(model, demands):
+    translator = Translator(model, SearchConfig(beam_size=3, num_hypotheses=3))
+    words = set(re.findall(r"\w+", translator.translate_batch(["The light is on."])[0].text))
+    for word in words:
+        constraints = demands.constraints(Demand(exclude=(word,)))
+        (found,) = translator.translate_batch(["The light is on."], [constraints])
+        assert all(word not in re.findall(r"\w+", hypothesis.text) for hypothesis in found.hypotheses)
 
 
 def test_an_ensemble_of_one_model_twice_translates_like_the_model(model):
@@ -133,16 +153,14 @@ def test_padded_tokens_stay_within_the_limit_and_narrow_lines_do_not_join_wide_o
 
 
 def test_excluded_words_leave_cutting_as_it_is(model):
-    line, demand = "The light is on. The door was found.", Constraints(forbidden=((7, 8, 9, 10, 11, 12),))
+    line, demand = (
+        "The light is on. The door was found.",
+        Constraints(forbidden=ForbiddenSequences([(7, 8, 9, 10, 11, 12)])),
+    )
     (found,) = Translator(model, by_sentence=True).translate_batch([line], [demand])
     assert len(found.sources) == 2
     (found,) = Translator(model, by_sentence=True).translate_batch([line], [Constraints(prefix=(7,))])
     assert len(found.sources) == 1
-
-
-@pytest.mark.parametrize("text", ["", " ", "\u200b"])
-def test_nothing_has_no_spelling(tokenizer, text):
-    assert tokenizer.spellings(text) == []
 
 
 def test_scores_of_nothing(model):
@@ -199,22 +217,16 @@ def test_formats(model):
     ],
 )
 def test_mismatches(source, target, expected):
-    assert mismatches(source, TextHypothesis(target, 0.0, 0.0, True, ())) == expected
+    assert mismatches(source, TextHypothesis(target, 0.0, 0.0, True, (), ())) == expected
 
 
-def test_an_interrupted_output_is_cut_behind_its_last_whole_line(tmp_path):
-    output, part = tmp_path / "out", tmp_path / "out.part"
-    assert lines_written(output, 1) == 0
-    part.write_bytes(b"a\nb\nc\nd")
-    assert lines_written(output, 1) == 3
-    assert part.read_bytes() == b"a\nb\nc\n"
-    assert lines_written(output, 2) == 1
-    assert part.read_bytes() == b"a\nb\n"
+def test_an_output_appears_when_it_is_complete_with_what_stood_there(tmp_path):
+    output = tmp_path / "out"
+    (tmp_path / "out.part").write_bytes(b"a\n")
     with open_output(str(output), append=True) as stream:
         stream.write(b"x\n")
-    assert output.read_bytes() == b"a\nb\nx\n"
-    with pytest.raises(DataError, match="complete"):
-        lines_written(output, 1)
+        assert not output.exists()
+    assert output.read_bytes() == b"a\nx\n"
 
 
 def test_what_an_interrupted_run_left_is_not_overwritten(tmp_path):
@@ -222,8 +234,17 @@ def test_what_an_interrupted_run_left_is_not_overwritten(tmp_path):
     with pytest.raises(ConfigError, match="--resume-output"):
         check_outputs([str(tmp_path / "out")], ["-"], resume=False)
     check_outputs([str(tmp_path / "out")], ["-"], resume=True)
-    with pytest.raises(ConfigError, match="twice"):
-        check_outputs([str(tmp_path / "a"), str(tmp_path / "a")], ["-"], resume=False)
+
+
+@pytest.mark.parametrize("second", ["a", "a.part", "./a", "link"])
+def test_no_output_overwrites_another_one(tmp_path, second):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for pair in (("a", second), (second, "a")):
+        with pytest.raises(ConfigError, match="twice"):
+            check_outputs([f"{tmp_path}/{name}" for name in pair], ["-"], resume=True)
+    with pytest.raises(ConfigError, match="standard output"):
+        check_outputs(["-", "-"], ["in"], resume=False)
 
 
 def test_several_processes_translate_like_one(model):
@@ -263,5 +284,15 @@ def test_attention_is_drawn_for_any_script(tmp_path):
     from gnmt.translation.plots import AttentionPlots
 
     plots = AttentionPlots(tmp_path / "new" / "folder")
-    plots.draw(3, ["\u2581The", "$x_1$"], ["\u2581\u4f60", "\U0001f600", "\u0645"], np.full((4, 3), 0.3))
+    plots.draw("3", ["\u2581The", "$x_1$"], ["\u2581\u4f60", "\U0001f600", "\u0645"], np.full((4, 3), 0.3))
     assert Path(tmp_path / "new" / "folder" / "3.png").stat().st_size > 1000
+
+
+def test_pictures_of_long_lines_stay_small(tmp_path):
+    import numpy as np
+    from matplotlib.image import imread
+
+    from gnmt.translation.plots import AttentionPlots
+
+    AttentionPlots(tmp_path).draw("1", ["a"] * 3000, ["b"] * 2000, np.full((2001, 3001), 0.5, dtype=np.float32))
+    assert max(imread(tmp_path / "1.png").shape) < 5000
