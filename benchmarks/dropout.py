@@ -19,8 +19,6 @@ KINDS = {
     "none": "--model.network.dropout 0",
     "0.3, drawn at each step": "--model.network.dropout 0.3 --model.network.hold_dropout_masks false",
     "0.3, held over time": "--model.network.dropout 0.3",
-    "0.3, held over time; recurrent weights 0.3": "--model.network.dropout 0.3 --model.network.recurrent_dropout 0.3",
-    "recurrent weights 0.3 alone": "--model.network.dropout 0 --model.network.recurrent_dropout 0.3",
 }
 COMMON = (
     "--model.network.hidden_size 128 --model.network.num_encoder_layers 2 --model.network.num_decoder_layers 2 "

@@ -25,7 +25,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no normalisation": {"layer_norm": False},
     "no dropout": {"dropout": 0.0},
     "dropout mask drawn at each step": {"hold_dropout_masks": False},
-    "recurrent dropout 0.2": {"recurrent_dropout": 0.2},
     "embeddings not shared, not tied": {"share_embeddings": False, "tie_embeddings": False},
     "widths 192 and 256 by turns": {
         "encoder_layer_sizes": (192, 256) * 4,

@@ -23,6 +23,8 @@ from gnmt.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
+# A setting of earlier models of this format: it acted on training alone, so that they translate the same without it.
+REMOVED = "recurrent_dropout"
 WEIGHTS, CONFIG, TOKENIZER, CARD = FILES = ("model.safetensors", "config.json", "tokenizer.model", "README.md")
 
 
@@ -43,6 +45,13 @@ def describe(model: Model) -> dict[str, Any]:
         "target_lang": model.target_lang,
         "network": dataclasses.asdict(model.network.config),
     }
+
+
+def without_removed(description: dict[str, Any]) -> dict[str, Any]:
+    """The description as this version would have written it: without the setting `REMOVED`."""
+    network = {**description["network"]}
+    network.pop(REMOVED, None)
+    return {**description, "network": network}
 
 
 def save_model(model: Model, folder: Path, card: str) -> None:
@@ -133,7 +142,7 @@ def _build(description: Any, load_weights: Callable[[GNMT], object], tokenizer: 
                 f"{path} has format {description['format']!r}, this version reads {FORMAT}; "
                 "train the model again, or use the version of gnmt that wrote it"
             )
-        network = GNMT(GNMTConfig(**description["network"]))
+        network = GNMT(GNMTConfig(**without_removed(description)["network"]))
         languages = str(description["source_lang"]), str(description["target_lang"])
         load_weights(network)
     except KeyError as error:

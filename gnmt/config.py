@@ -34,7 +34,6 @@ class GNMTConfig:
         dropout: probability of dropping a feature of a layer's input, of the context and of the last hidden layer.
         hold_dropout_masks: whether a mask is drawn once a sentence and held over time (Gal and Ghahramani 2016,
             arXiv 1512.05287), or anew at each time step.
-        recurrent_dropout: probability of dropping a recurrent weight for a batch (Merity et al. 2018).
         share_embeddings: whether source and target have the same embedding.
         tie_embeddings: whether the softmax uses the target embedding as its weight (Press and Wolf 2017).
         init_range: weights start uniform in [-init_range, init_range] (paper: 0.04 at width 1024).
@@ -57,7 +56,6 @@ class GNMTConfig:
     num_heads: int = 1
     dropout: float = 0.2
     hold_dropout_masks: bool = True
-    recurrent_dropout: float = 0.0
     share_embeddings: bool = True
     tie_embeddings: bool = True
     init_range: float = 0.04
@@ -70,7 +68,7 @@ class GNMTConfig:
             self, "hidden_size num_encoder_layers num_decoder_layers first_residual_layer num_heads", 1, INFINITY
         )
         require_range(self, "num_bidirectional_layers", 0, self.num_encoder_layers)
-        require_range(self, "dropout recurrent_dropout", 0, 1, open_end=True)
+        require_range(self, "dropout", 0, 1, open_end=True)
         require(0 < self.init_range <= 1, f"GNMTConfig.init_range is {self.init_range}", "above 0, at most 1")
         require_range(self, "forget_bias", -10, 10)
         require_choice(self, "cell", ("lstm", "gru", "rnn"))

@@ -70,13 +70,13 @@ class Decoder(nn.Module):
     def _unroll_bottom(self, embedded: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """The bottom layer and the attention step by step: outputs (T, B, H) and contexts (T, B, M)."""
         bottom, (steps, batch, _) = self._bottom, embedded.shape
-        state, weights = bottom.rnn.zero_state(embedded, batch), bottom.rnn.training_weights()
+        state = bottom.rnn.zero_state(embedded, batch)
         masks = self.context_dropout(embedded.new_ones(steps, batch, self.context_size))
         feedback = self.first_feedback(embedded, batch)
         outputs, contexts = [], []
         for x, dropped, mask in zip(embedded, bottom.dropout(embedded), masks, strict=True):
             context = feedback if self.wiring == "gnmt_v2" else self._attend(feedback, memory) * mask
-            y, state = bottom.rnn.step(join(dropped, context), state, weights)
+            y, state = bottom.rnn.step(join(dropped, context), state)
             h = bottom.combine(y, x)
             if self.wiring == "gnmt_v2":
                 context = self._attend(h, memory) * mask

@@ -1,7 +1,7 @@
 """The residual recurrent stack: cell, shortcut, layer normalisation, dropout. Shapes: see `gnmt.nn`; N is any batch."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,7 +15,6 @@ from gnmt.nn.norm import LayerNorm
 LayerState = tuple[Tensor, ...]
 
 _MODULES: dict[str, Callable[[int, int], nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
-_SEQUENCE_KERNELS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn": torch.rnn_tanh}
 _STEP_KERNELS: dict[str, Any] = {"gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
 
 
@@ -80,24 +79,13 @@ class RecurrentLayer(nn.Module):
         input_size: width of the inputs.
         hidden_size: H of each direction.
         bidirectional: whether the layer reads in both directions.
-        recurrent_dropout: probability of dropping a recurrent weight, for a whole batch and all its time steps
-            (Merity et al. 2018, arXiv 1708.02182).
     """
 
-    def __init__(
-        self,
-        cell: str,
-        input_size: int,
-        hidden_size: int,
-        *,
-        bidirectional: bool = False,
-        recurrent_dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, cell: str, input_size: int, hidden_size: int, *, bidirectional: bool = False) -> None:
         super().__init__()
         self.cell = cell
         self.hidden_size = hidden_size
         self.output_size = 2 * hidden_size if bidirectional else hidden_size
-        self.recurrent_dropout = recurrent_dropout
         self.forward_rnn = _MODULES[cell](input_size, hidden_size)
         self.backward_rnn = _MODULES[cell](input_size, hidden_size) if bidirectional else None
 
@@ -108,52 +96,30 @@ class RecurrentLayer(nn.Module):
             x: inputs, padding at the end of each row.
             reversal: `reversal_index` of the rows' lengths; only a bidirectional layer needs it.
         """
-        y = self._run(self.forward_rnn, x)
+        y: Tensor = self.forward_rnn(x)[0]
         if self.backward_rnn is None:
             return y
         assert reversal is not None
-        z = self._run(self.backward_rnn, x.flatten(0, 1).index_select(0, reversal).view_as(x))
+        z: Tensor = self.backward_rnn(x.flatten(0, 1).index_select(0, reversal).view_as(x))[0]
         z = z.flatten(0, 1).index_select(0, reversal).view_as(y)
         return torch.cat([y, z], dim=-1)
-
-    def _run(self, rnn: nn.RNNBase, x: Tensor) -> Tensor:
-        if not self._drops_weights:
-            return cast("Tensor", rnn(x)[0])
-        zeros = x.new_zeros(1, x.shape[1], self.hidden_size)
-        state = (zeros, zeros) if self.cell == "lstm" else zeros
-        output: Tensor = _SEQUENCE_KERNELS[self.cell](
-            x, state, self._drop(rnn), True, 1, 0.0, self.training, False, False
-        )[0]
-        return output
-
-    @property
-    def _drops_weights(self) -> bool:
-        return self.training and self.recurrent_dropout > 0.0
-
-    def _drop(self, rnn: nn.RNNBase) -> list[Tensor]:
-        weight_ih, weight_hh, *biases = rnn.all_weights[0]
-        return [weight_ih, F.dropout(weight_hh, self.recurrent_dropout), *biases]
-
-    def training_weights(self) -> Sequence[Tensor]:
-        """The weights for the steps of one training sequence; each call draws the recurrent weights' mask anew."""
-        return self._drop(self.forward_rnn) if self._drops_weights else self.forward_rnn.all_weights[0]
 
     def zero_state(self, like: Tensor, rows: int) -> LayerState:
         """The state at the start, for `rows` rows, on the device and of the type of `like`."""
         zeros = like.new_zeros(rows, self.hidden_size)
         return (zeros, zeros) if self.cell == "lstm" else (zeros,)
 
-    def step(self, x: Tensor, state: LayerState, weights: Sequence[Tensor]) -> tuple[Tensor, LayerState]:
+    def step(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """One time step of a unidirectional layer.
 
         Args:
             x: (N, input).
             state: of N rows.
-            weights: of `forward_rnn`, or `training_weights`, the same ones for all steps of a sequence.
 
         Returns:
             outputs (N, H) and the next state.
         """
+        weights = self.forward_rnn.all_weights[0]
         if self.cell == "lstm":
             hidden, cell = torch.lstm_cell(x, state, *weights)
             return hidden, (hidden, cell)
@@ -188,13 +154,7 @@ class ResidualLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = SequenceDropout(config.dropout, config.hold_dropout_masks)
-        self.rnn = RecurrentLayer(
-            config.cell,
-            input_size + context_size,
-            hidden_size,
-            bidirectional=bidirectional,
-            recurrent_dropout=config.recurrent_dropout,
-        )
+        self.rnn = RecurrentLayer(config.cell, input_size + context_size, hidden_size, bidirectional=bidirectional)
         self.output_size = self.rnn.output_size
         self.shortcut: nn.Module | None = None
         if config.shortcut != "none" and number >= config.first_residual_layer:

@@ -11,7 +11,7 @@ import torch.distributed
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gnmt.checkpoint import Model, describe
+from gnmt.checkpoint import REMOVED, Model, describe, without_removed
 from gnmt.config import GNMTConfig, OptimizerConfig, SearchConfig
 from gnmt.data.padding import Batch
 from gnmt.errors import CheckpointError, ConfigError
@@ -205,10 +205,16 @@ class TranslationTask(L.LightningModule):
         checkpoint["rng_state"] = torch.get_rng_state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Check that the checkpoint belongs to this vocabulary, and restore the state of the random numbers."""
+        """Check that the checkpoint belongs to this run and vocabulary, and restore the state of the random numbers."""
         carried, model = checkpoint["gnmt"], self.model
-        if carried["description"] != describe(model):
-            raise CheckpointError(f"the checkpoint is of {carried['description']}, the run of {describe(model)}")
+        found, wanted = carried["description"], describe(model)
+        if found["network"].get(REMOVED):
+            raise CheckpointError(
+                f"the checkpoint was trained with {REMOVED} {found['network'][REMOVED]}, which this version cannot "
+                "continue; translate with it as it is, or train with the version of gnmt that wrote it"
+            )
+        if without_removed(found) != wanted:
+            raise CheckpointError(f"the checkpoint is of {found}, the run of {wanted}")
         if carried["tokenizer"].numpy().tobytes() != model.tokenizer.model:
             raise CheckpointError(
                 "the checkpoint was trained with another vocabulary than the run folder's tokenizer.model"

@@ -1,9 +1,11 @@
 """train.py and bad input: one line, status 2, nothing overwritten."""
 
 import pytest
+import torch
 from conftest import ROOT, assert_refused
 from parse_only import ParseOnly
 
+from gnmt.checkpoint import REMOVED
 from gnmt.training.cli import build
 
 SMALL = {
@@ -119,6 +121,20 @@ def test_a_run_without_a_validation_keeps_its_work(train, corpus):
     assert_refused(train(**{"trainer.check_val_every_n_epoch": 5}), "before its first validation", "--ckpt_path last")
     result = train(**{"trainer.max_epochs": 2, "ckpt_path": "last"})
     assert result.returncode == 0, result.stderr.decode()
+
+
+def test_a_checkpoint_with_the_setting_that_was_removed_goes_on_where_it_was_off(train, corpus):
+    assert train().returncode == 0
+    last = corpus / "run" / "checkpoints" / "last.ckpt"
+    checkpoint = torch.load(last, weights_only=True)
+    for value in (0.3, 0.0):
+        checkpoint["gnmt"]["description"]["network"][REMOVED] = value
+        torch.save(checkpoint, last)
+        result = train(**{"trainer.max_epochs": 2, "ckpt_path": "last"})
+        if value:
+            assert_refused(result, f"{REMOVED} {value}", "cannot continue")
+        else:
+            assert result.returncode == 0, result.stderr.decode()
 
 
 def test_a_configuration_file_never_overrides_an_option(corpus):

@@ -1,16 +1,14 @@
-"""Dropout of features and of recurrent weights: which masks are drawn, how long they are held, what they reach."""
+"""Dropout: which masks are drawn, how long they are held, what they reach."""
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from twin import combine, recurrent, residual_layer, translate, weights_of, within
-from variants import CELLS, SOURCES, TARGETS, WIRINGS, build, config_of, logits_of, teacher_forcing, tokens_of
+from twin import combine, recurrent, weights_of, within
+from variants import SOURCES, TARGETS, WIRINGS, build, config_of, logits_of, teacher_forcing
 
 from gnmt.data.padding import collate
-from gnmt.nn.lstm import ResidualLayer, SequenceDropout, reversal_index
-
-LENGTHS = torch.tensor([5, 2, 3])
+from gnmt.nn.lstm import ResidualLayer, SequenceDropout
 
 
 def test_a_held_mask_is_the_same_at_all_times_and_keeps_the_mean():
@@ -37,84 +35,6 @@ def test_dropout_is_the_identity_in_evaluation_and_with_probability_0(held):
     assert torch.equal(SequenceDropout(0.0, held).train()(x), x)
 
 
-def random_layer(cell, bidirectional=False, **settings):
-    config = config_of("lstm-parallel-additive", cell=cell, first_residual_layer=1, **settings)
-    layer = ResidualLayer(config, 4, 4, 1, bidirectional=bidirectional).double()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter)
-    return layer, config
-
-
-def random_rows():
-    return torch.randn(5, len(LENGTHS), 4, dtype=torch.float64)
-
-
-def assert_rows_equal(found, twin_of_row):
-    """Compare (S, B, H) with what the twin says of each row's valid part, called with the row's number."""
-    for b, length in enumerate(LENGTHS):
-        expected = twin_of_row(b)
-        np.testing.assert_allclose(found[:length, b].detach().numpy(), expected, rtol=1e-9, atol=1e-13)
-
-
-def rows_of(x, b):
-    return list(x[: LENGTHS[b], b].numpy())
-
-
-def drop_recurrent(weights, probability):
-    """The weights after dropout of each recurrent matrix, drawn in the order of the state dict."""
-    return {
-        name: F.dropout(torch.from_numpy(w), probability).numpy() if "weight_hh" in name else w
-        for name, w in weights.items()
-    }
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", CELLS)
-def test_recurrent_dropout_drops_weights_once_for_all_rows_and_times(cell, bidirectional):
-    layer, config = random_layer(cell, bidirectional, dropout=0.0, recurrent_dropout=0.4)
-    x, weights, reversal = random_rows(), weights_of(layer), reversal_index(LENGTHS, 5)
-    torch.manual_seed(7)
-    found = layer.train()(x, reversal=reversal)
-    torch.manual_seed(7)
-    dropped = drop_recurrent(weights, 0.4)
-    assert_rows_equal(found, lambda b: residual_layer(config, dropped, 1, rows_of(x, b), bidirectional=bidirectional))
-    evaluated = layer.eval()(x, reversal=reversal)
-    assert_rows_equal(
-        evaluated, lambda b: residual_layer(config, weights, 1, rows_of(x, b), bidirectional=bidirectional)
-    )
-    assert not torch.allclose(found, evaluated)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_recurrent_dropout_leaves_the_weights_themselves_alone_and_draws_anew_at_each_call(cell):
-    layer, _ = random_layer(cell, dropout=0.0, recurrent_dropout=0.4)
-    x, before = random_rows(), weights_of(layer)
-    first, second = layer.train()(x), layer(x)
-    assert not torch.allclose(first, second)
-    assert all(np.array_equal(before[name], w) for name, w in weights_of(layer).items())
-    # Steps while training take their weights from outside, the same for all steps; they then equal the sequence.
-    torch.manual_seed(2)
-    expected = layer.rnn(x)
-    torch.manual_seed(2)
-    dropped, state = layer.rnn.training_weights(), layer.rnn.zero_state(x, len(LENGTHS))
-    for t, y in enumerate(expected):
-        found, state = layer.rnn.step(x[t], state, dropped)
-        torch.testing.assert_close(found, y, rtol=1e-9, atol=1e-13)
-
-
-@pytest.mark.parametrize("wiring", WIRINGS)
-@pytest.mark.parametrize("cell", CELLS)
-def test_the_network_under_recurrent_dropout_equals_the_twin_with_dropped_weights(cell, wiring):
-    network = build(f"{cell}-{wiring}-additive", dropout=0.0, recurrent_dropout=0.3).train()
-    torch.manual_seed(4)
-    found = teacher_forcing(network, SOURCES, TARGETS)
-    torch.manual_seed(4)
-    dropped = drop_recurrent(weights_of(network), 0.3)
-    for log_probs, source, target in zip(found, SOURCES, TARGETS, strict=True):
-        expected, _ = translate(network.config, dropped, *tokens_of(source, target))
-        np.testing.assert_allclose(log_probs.detach().numpy(), expected, rtol=1e-9, atol=1e-13)
-
-
 def draw_mask(held, shape, probability):
     if not held:
         return F.dropout(torch.ones(shape, dtype=torch.float64), probability)
@@ -123,19 +43,20 @@ def draw_mask(held, shape, probability):
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_feature_dropout_reaches_the_recurrent_layer_and_not_the_shortcut(held):
-    layer, config = random_layer("lstm", dropout=0.4, hold_dropout_masks=held)
-    x, weights = random_rows(), weights_of(layer)
+def test_dropout_reaches_the_recurrent_layer_and_not_the_shortcut(held):
+    config = config_of("lstm-parallel-additive", first_residual_layer=1, dropout=0.4, hold_dropout_masks=held)
+    layer = ResidualLayer(config, 4, 4, 1).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    x, weights = torch.randn(5, 3, 4, dtype=torch.float64), weights_of(layer)
     torch.manual_seed(5)
     found = layer.train()(x)
     torch.manual_seed(5)
     dropped = x * draw_mask(held, x.shape, 0.4)
-
-    def twin_of_row(b):
-        outputs = recurrent("lstm", within(weights, "rnn"), rows_of(dropped, b))
-        return [combine(config, weights, 1, h, y) for h, y in zip(rows_of(x, b), outputs, strict=True)]
-
-    assert_rows_equal(found, twin_of_row)
+    for b in range(3):
+        outputs = recurrent("lstm", within(weights, "rnn"), list(dropped[:, b].numpy()))
+        expected = [combine(config, weights, 1, h, y) for h, y in zip(x[:, b].numpy(), outputs, strict=True)]
+        np.testing.assert_allclose(found[:, b].detach().numpy(), expected, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)
@@ -161,9 +82,9 @@ def context_masks(network, monkeypatch):
         shape = (*query.shape[:2], network.decoder.context_size)
         return query.new_ones(shape), query.new_zeros(*query.shape[:2], memory.mask.shape[1])
 
-    def recording_step(x, state, weights):
+    def recording_step(x, state):
         seen.append(x[:, network.config.hidden_size :])
-        return step(x, state, weights)
+        return step(x, state)
 
     monkeypatch.setattr(network.decoder.attention, "forward", ones)
     monkeypatch.setattr(bottom.rnn, "step", recording_step)
@@ -189,7 +110,7 @@ def test_the_contexts_mask_is_held_over_time_and_the_same_for_all_its_readers(wi
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_evaluation_knows_no_dropout(wiring):
-    network = build(f"lstm-{wiring}-additive", dropout=0.5, recurrent_dropout=0.5)
+    network = build(f"lstm-{wiring}-additive", dropout=0.5)
     without = build(f"lstm-{wiring}-additive", dropout=0.0)
     without.load_state_dict(network.state_dict())
     for found, expected in zip(

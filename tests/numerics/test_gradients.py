@@ -62,9 +62,9 @@ def test_gradients_equal_numeric_differentiation(variant):
 
 
 @pytest.mark.parametrize(("cell", "wiring"), list(zip(CELLS, WIRINGS, strict=True)))
-def test_gradients_equal_numeric_differentiation_under_dropout_of_features_and_weights(cell, wiring):
+def test_gradients_equal_numeric_differentiation_under_dropout(cell, wiring):
     variant = f"{cell}-{wiring}-additive"
-    network = build(variant, dropout=0.2, recurrent_dropout=0.2).train()
+    network = build(variant, dropout=0.2).train()
 
     def loss_under_the_same_masks():
         with torch.random.fork_rng():

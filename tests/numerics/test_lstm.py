@@ -25,9 +25,7 @@ FORMS = pytest.mark.parametrize(
 
 def random_layer(cell, shortcut, layer_norm, context_size, equal_widths, bidirectional=False):
     """A layer in float64 for evaluation with dropout in its configuration, and that configuration."""
-    config = GNMTConfig(
-        cell=cell, shortcut=shortcut, layer_norm=layer_norm, first_residual_layer=2, dropout=0.5, recurrent_dropout=0.5
-    )
+    config = GNMTConfig(cell=cell, shortcut=shortcut, layer_norm=layer_norm, first_residual_layer=2, dropout=0.5)
     output = HIDDEN * (1 + bidirectional)
     layer = ResidualLayer(
         config, output if equal_widths else 4, HIDDEN, 2, context_size=context_size, bidirectional=bidirectional

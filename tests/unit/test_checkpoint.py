@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from gnmt.checkpoint import load_model, save_model
+from gnmt.checkpoint import REMOVED, describe, load_model, save_model
 from gnmt.errors import CheckpointError
 
 
@@ -48,7 +48,8 @@ def test_a_damaged_folder_is_refused(model_folder, tmp_path, name):
 
 def change(folder, **changes):
     description = json.loads((folder / "config.json").read_text())
-    description["network"].update(changes.pop("network", {}))
+    if isinstance(changes.get("network"), dict):
+        changes["network"] = {**description["network"], **changes["network"]}
     (folder / "config.json").write_text(json.dumps({**description, **changes}))
 
 
@@ -59,6 +60,7 @@ def change(folder, **changes):
         ({"network": {"hidden_size": 8}}, "does not fit together"),
         ({"network": {"unheard_of": 8}}, "does not fit together"),
         ({"network": {"dropout": 3.0}}, "does not fit together"),
+        ({"network": "unheard of"}, "does not fit together"),
     ],
 )
 def test_a_folder_that_contradicts_itself_is_refused(model_folder, tmp_path, changes, message):
@@ -66,6 +68,21 @@ def test_a_folder_that_contradicts_itself_is_refused(model_folder, tmp_path, cha
     change(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
         load_model(folder)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_a_model_with_the_setting_that_was_removed_loads_as_without_it(model_folder, model, tmp_path, value):
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    change(folder, network={REMOVED: value})
+    description = json.loads((folder / "config.json").read_text())
+    carried = {"description": description, "tokenizer": torch.tensor(list(model.tokenizer.model), dtype=torch.uint8)}
+    state = {f"network.{name}": weights for name, weights in model.network.state_dict().items()}
+    torch.save({"gnmt": carried, "state_dict": state}, tmp_path / "last.ckpt")
+    for path in (folder, tmp_path / "last.ckpt"):
+        again = load_model(path)
+        assert describe(again) == describe(model)
+        for name, weights in model.network.state_dict().items():
+            assert torch.equal(again.network.state_dict()[name], weights)
 
 
 class Bomb:
