@@ -57,7 +57,7 @@ def _start(parent: int, threads: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if threads is not None:
         torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)  # vanishing gradients end among numbers with which CPUs are ten times slower
+    torch.set_flush_denormal(True)  # a precaution: vanishing gradients may end among denormal numbers
     logging.disable()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
