@@ -77,12 +77,9 @@ def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool
     """
     inputs = list(inputs)
     named = [Path(output) for output in outputs if output != "-"]
-    for is_closed, name, option in (
-        ("-" in inputs and sys.stdin is None, "input", "--input"),
-        ("-" in outputs and sys.stdout is None, "output", "--output"),
-    ):
-        if is_closed:
-            raise ConfigError(f"standard {name} is closed; open it, or name a file with {option}")
+    for side, named_side, stream in (("input", inputs, sys.stdin), ("output", outputs, sys.stdout)):
+        if "-" in named_side and stream is None:
+            raise ConfigError(f"standard {side} is closed; open it, or name a file with --{side}")
     if len(outputs) > len(named) + 1:
         raise ConfigError("two outputs to standard output; name a file for one of them")
     if "-" in outputs and "-" in inputs:
