@@ -12,24 +12,36 @@ from gnmt.nn.lstm import LayerState, ResidualLayer
 Cell = Callable[[Sequence[Tensor], LayerState], LayerState]
 
 
+def lstm_weights(rnn: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of input (4H, I) and state (4H, H) and the bias (4H,), with the gates in the order of `lstm_state`."""
+    weight_ih, weight_hh, bias_ih, bias_hh = rnn.all_weights[0]
+    # torch's order is input, forget, cell, output; here the three sigmoids stand together.
+    order = [0, 1, 3, 2]
+    ordered = (
+        torch.cat([parameter.detach().chunk(4)[i] for i in order])
+        for parameter in (weight_ih, weight_hh, bias_ih + bias_hh)
+    )
+    return next(ordered), next(ordered), next(ordered)
+
+
+def lstm_state(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Output and cell (N, H); `gates` (N, 4H), the sums for input, forget, output and cell, are overwritten."""
+    size = cell.shape[1]
+    input_gate, forget_gate, output_gate = gates[:, : 3 * size].sigmoid_().chunk(3, dim=1)
+    cell = torch.addcmul(forget_gate * cell, input_gate, gates[:, 3 * size :].tanh_())
+    return output_gate * cell.tanh(), cell
+
+
 class _LSTMCell:
     """All four gates in one product of [x; h]."""
 
     def __init__(self, rnn: nn.RNNBase, precision: str) -> None:
-        weight_ih, weight_hh, bias_ih, bias_hh = rnn.all_weights[0]
-        # torch's order is input, forget, cell, output; here the three sigmoids stand together.
-        order = [0, 1, 3, 2]
-        weight, bias = torch.cat([weight_ih, weight_hh], dim=1), bias_ih + bias_hh
-        weight, bias = (torch.cat([parameter.chunk(4)[i] for i in order]) for parameter in (weight, bias))
-        self._gates = build_product(weight, bias, precision)
+        of_input, of_state, bias = lstm_weights(rnn)
+        self._gates = build_product(torch.cat([of_input, of_state], dim=1), bias, precision)
 
     def __call__(self, inputs: Sequence[Tensor], state: LayerState) -> LayerState:
         hidden, cell = state
-        size = cell.shape[1]
-        gates = self._gates(torch.cat([*inputs, hidden], dim=1))
-        input_gate, forget_gate, output_gate = gates[:, : 3 * size].sigmoid_().chunk(3, dim=1)
-        cell = torch.addcmul(forget_gate * cell, input_gate, gates[:, 3 * size :].tanh_())
-        return output_gate * cell.tanh(), cell
+        return lstm_state(self._gates(torch.cat([*inputs, hidden], dim=1)), cell)
 
 
 class _GRUCell:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnmt.inference.encoder import Int8Encoder
 from gnmt.inference.layers import LayerStep
 from gnmt.inference.products import Product, build_product, check_int8
 from gnmt.nn.attention import Memory
@@ -51,7 +52,7 @@ class InferenceNetwork:
         network: the trained network, on the device to be used; later changes of its weights are not seen.
         precision: of the products of recurrent layers, attention query and softmax: `fp32` (the network's own type),
             `bf16` or, on CPUs, `int8`. All else stays in float32: normalisation, attention scores, states, projected
-            shortcuts, and with int8 the encoder.
+            shortcuts, and with int8 an encoder of other cells than `lstm`.
 
     Raises:
         ConfigError: this device cannot multiply at this precision.
@@ -63,6 +64,8 @@ class InferenceNetwork:
             check_int8(device)
         self.network = network
         self.precision = precision
+        is_int8 = precision == "int8" and network.config.cell == "lstm"
+        self._encoder = Int8Encoder(network.encoder) if is_int8 else network.encoder
         decoder = network.decoder
         layers = cast("list[ResidualLayer]", list(decoder.layers))
         self._bottom, *self._upper = [LayerStep(layer, precision) for layer in layers]
@@ -85,11 +88,11 @@ class InferenceNetwork:
             source: (S, B) int64 tokens, padded at the end of each column with any id.
             lengths: (B,) int64, each at least 1.
         """
-        if self.precision == "bf16":
-            with torch.autocast(source.device.type, torch.bfloat16):
-                memory = self.network.encode(source, lengths)
-            return Memory(memory.values.float(), memory.keys.float(), memory.mask)
-        return self.network.encode(source, lengths)
+        is_bf16 = self.precision == "bf16"
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=is_bf16):
+            encoded = self._encoder(self.network.embed_source(source), lengths)
+            memory = self.network.memory(encoded, lengths)
+        return Memory(memory.values.float(), memory.keys.float(), memory.mask) if is_bf16 else memory
 
     @torch.inference_mode()
     def start(self, memory: Memory, beam_size: int) -> DecoderState:

@@ -48,29 +48,50 @@ class PackedProduct:
         return y.to(x.dtype)
 
 
+class _Int8Weight:
+    """A weight (O, I) in int8 with a scale for each output, ready for products with activations in 8 bits."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _INT8_MAX
+        quantized = (weight / self._scales[:, None]).round_().to(torch.int8)
+        self._packed = torch.ops.onednn.qlinear_prepack(quantized, None)
+        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
+
+    def multiply(self, scaled: Tensor, scale: float) -> Tensor:
+        """(N, I) with numbers from -127 to 127, which is overwritten, times the weight and `scale`: (N, O)."""
+        # 128.5 and the cut to uint8 round to the nearest; the product takes 128 off again.
+        x, scales, zeros = scaled.add_(128.5).to(torch.uint8), self._scales, self._zeros
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            x, scale, 128, self._packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return y
+
+
 class Int8Product:
-    """Weights in int8 with a scale for each output, activations in 8 bits with a scale for each row, sums in int32.
+    """Weights in int8, activations in 8 bits with a scale for each row, sums in int32.
 
     A row's scale depends on that row alone, so that its product does not depend on its neighbours in the batch.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _INT8_MAX
-        quantized = (weight / scales[:, None]).round_().to(torch.int8)
-        self._weight = torch.ops.onednn.qlinear_prepack(quantized, None)
-        self._scales = scales
-        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self._weight = _Int8Weight(weight)
         self._bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, I) to (N, O)."""
         row_scales = x.abs().amax(dim=1, keepdim=True).div_(_INT8_MAX).clamp_(min=1e-30)
-        # 128.5 and the cut to uint8 round to the nearest; the product takes 128 off again.
-        quantized = torch.div(x, row_scales).add_(128.5).to(torch.uint8)
-        y = torch.ops.onednn.qlinear_pointwise(
-            quantized, 1.0, 128, self._weight, self._scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        return torch.addcmul(self._bias, y, row_scales)
+        return torch.addcmul(self._bias, self._weight.multiply(torch.div(x, row_scales), 1.0), row_scales)
+
+
+class Int8StateProduct:
+    """The same for outputs of an LSTM, which lie between -1 and 1: one scale for all, and no bias."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._weight = _Int8Weight(weight)
+
+    def __call__(self, h: Tensor) -> Tensor:
+        """(N, I) to (N, O)."""
+        return self._weight.multiply(h.mul(_INT8_MAX), 1.0 / _INT8_MAX)
 
 
 def check_int8(device: torch.device) -> None:

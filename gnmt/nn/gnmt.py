@@ -66,9 +66,12 @@ class GNMT(nn.Module):
             source: (S, B) int64 tokens, padded at the end of each column with any id.
             lengths: (B,) int64, each at least 1.
         """
-        values = self.encoder(self._embed(source, self.source_embedding), lengths).transpose(0, 1).contiguous()
-        mask = torch.arange(source.shape[0], device=source.device) < lengths[:, None]
-        return self.decoder.attention.memory(values, mask)
+        return self.memory(self.encoder(self.embed_source(source), lengths), lengths)
+
+    def memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
+        """What the decoder attends to, from the encoder's outputs (S, B, M)."""
+        mask = torch.arange(encoded.shape[0], device=encoded.device) < lengths[:, None]
+        return self.decoder.attention.memory(encoded.transpose(0, 1).contiguous(), mask)
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, target_mask: Tensor) -> Tensor:
         """Teacher forcing: logits (N, V) of the N valid target positions, in the order of `target_mask`.
@@ -82,6 +85,10 @@ class GNMT(nn.Module):
         memory = self.encode(source, lengths)
         h = self.output_dropout(self.decoder(self.embed_target(target_input), memory))
         return self.output(h[target_mask])
+
+    def embed_source(self, tokens: Tensor) -> Tensor:
+        """Embed source tokens of any shape (...): (..., E)."""
+        return self._embed(tokens, self.source_embedding)
 
     def embed_target(self, tokens: Tensor) -> Tensor:
         """Embed target tokens of any shape (...): (..., E)."""

@@ -10,6 +10,7 @@ from variants import SOURCES, TARGETS, VARIANTS, build, logits_of, teacher_forci
 
 from gnmt.config import GNMTConfig
 from gnmt.data.padding import collate
+from gnmt.inference.encoder import Int8Encoder
 from gnmt.inference.network import InferenceNetwork
 from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import cross_entropy
@@ -134,6 +135,18 @@ def test_a_lower_precision_is_near_exact_arithmetic(network, precision, toleranc
     found = first_step(model, model.encode(batch.source, batch.source_lengths), [[1]] * 3)
     torch.testing.assert_close(found[0].double(), expected[0], rtol=0, atol=tolerance)
     torch.testing.assert_close(found[2].double(), expected[2].double(), rtol=0, atol=tolerance)
+
+
+def test_an_int8_encoder_is_near_the_exact_one_in_both_directions():
+    config = GNMTConfig(
+        vocab_size=30, hidden_size=64, num_encoder_layers=3, num_decoder_layers=1, num_bidirectional_layers=2
+    )
+    network, batch = GNMT(config).eval(), collate(SOURCES, TARGETS)
+    embedded, lengths = network.embed_source(batch.source), batch.source_lengths
+    with torch.inference_mode():
+        expected, found = network.encoder(embedded, lengths), Int8Encoder(network.encoder)(embedded, lengths)
+    valid = torch.arange(len(embedded))[:, None] < lengths
+    assert (found - expected)[valid].norm() < 0.02 * expected[valid].norm()
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gnmt.errors import ConfigError
-from gnmt.inference.products import Int8Product, build_product, check_int8, fastest_precision
+from gnmt.inference.products import Int8Product, Int8StateProduct, build_product, check_int8, fastest_precision
 
 CPU = torch.device("cpu")
 
@@ -41,6 +41,13 @@ def test_an_int8_row_does_not_depend_on_its_neighbours():
     product, x = Int8Product(torch.randn(64, 48), torch.randn(64)), torch.randn(50, 48)
     x[7] *= 1000.0
     assert torch.equal(product(x)[:5], product(x[:5]))
+
+
+def test_states_have_one_scale():
+    weight, h = torch.randn(33, 70), torch.rand(6, 70) * 2 - 1
+    w_scale = weight.abs().amax(1, keepdim=True) / 127
+    expected = (h * 127).round().double() @ (weight / w_scale).round().double().T / 127 * w_scale.T
+    torch.testing.assert_close(Int8StateProduct(weight)(h).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_of_zeros_and_outputs_of_zeros_give_the_bias():
