@@ -1,5 +1,7 @@
 """train.py and bad input: one line, status 2, nothing overwritten."""
 
+import os
+
 import pytest
 import torch
 from conftest import ROOT, assert_refused
@@ -152,6 +154,12 @@ def test_divergence_ends_the_run_with_one_line(train):
 def test_options_that_print_go_to_standard_output(run):
     assert b"tokens_per_batch" in run("train.py", "--print_config").stdout
     assert b"--model.network.hidden_size" in run("train.py", "--help").stdout
+
+
+def test_ctrl_c_while_libraries_load_leaves_no_traceback(run, tmp_path):
+    (tmp_path / "lightning.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    result = run("train.py", PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert (result.returncode, result.stderr) == (130, b"")
 
 
 def test_partial_evaluations_work(train):
