@@ -25,6 +25,17 @@ PLACES = {
     "on \u201cfloor 2\u201d": "auf \u201eEtage 2\u201c",
 }
 
+SMALL_RUN = {
+    "model.network.vocab_size": 320,
+    "model.network.hidden_size": 8,
+    "model.network.num_encoder_layers": 1,
+    "model.network.num_decoder_layers": 1,
+    "data.batch.tokens_per_batch": 300,
+    "trainer.max_epochs": 1,
+    "trainer.log_every_n_steps": 1,
+    "diagnostics.every_n_steps": 0,  # drawing takes seconds
+}
+
 
 def toy_pairs() -> list[tuple[str, str]]:
     """64 English-German pairs."""
@@ -106,6 +117,19 @@ def corpus(tmp_path) -> Path:
         for side, lang in enumerate(("en", "de")):
             (tmp_path / f"{name}.{lang}").write_text("".join(row[side] + "\n" for row in rows), encoding="utf-8")
     return tmp_path
+
+
+@pytest.fixture
+def train(run, corpus):
+    """Train a tiny network on the toy pairs; settings are options without their hyphens."""
+
+    def run_training(*arguments, **settings):
+        paths = {f"data.{name}.path": corpus / f"{name}.{{lang}}" for name in ("train", "validation", "test")}
+        options = {**SMALL_RUN, "trainer.default_root_dir": corpus / "run", **paths, **settings}
+        flat = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+        return run("train.py", *flat, *arguments)
+
+    return run_training
 
 
 def assert_refused(process: subprocess.CompletedProcess, *mentioned: str) -> None:

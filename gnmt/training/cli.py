@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import ArgumentError
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
@@ -19,20 +18,12 @@ from gnmt.errors import CheckpointError, ConfigError
 from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
 from gnmt.training.data import TranslationData
 from gnmt.training.diagnostics import Diagnostics
+from gnmt.training.folder import is_fresh, kept_precision
+from gnmt.training.precision import choose_precision
 from gnmt.training.task import TranslationTask
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
 MONITORS = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/chrf": "max"}
-# What a run writes before its first checkpoint; a folder with nothing else holds nothing to lose.
-_BEFORE_FIRST_CHECKPOINT = {
-    "config.yaml",
-    "hparams.yaml",
-    "metrics.csv",
-    "tokenizer.model",
-    "checkpoints",
-    "validation",
-    "gradient_flow.png",
-}
 
 
 class TrainingCLI(LightningCLI):
@@ -41,6 +32,7 @@ class TrainingCLI(LightningCLI):
     trainer: Trainer
     model: TranslationTask
     datamodule: TranslationData
+    precision_reason: str
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what is neither trainer, model nor data."""
@@ -85,7 +77,7 @@ class TrainingCLI(LightningCLI):
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"run folder {folder} is a file; name another --trainer.default_root_dir")
         if self.config.ckpt_path is None:
-            if folder.is_dir() and not _is_fresh(folder):
+            if folder.is_dir() and not is_fresh(folder):
                 raise ConfigError(
                     f"run folder {folder} is not empty: continue it with --ckpt_path last, "
                     "name another --trainer.default_root_dir, or delete it"
@@ -148,34 +140,41 @@ class TrainingCLI(LightningCLI):
         kwargs["use_distributed_sampler"] = False
         if settings.logger is None:
             kwargs["logger"] = [MetricsFile(folder, is_resuming), TensorBoardLogger(folder, name="", version="")]
-        if settings.precision is None:
-            kwargs["precision"] = "bf16-mixed" if _multiplies_bfloat16(settings.accelerator) else "32-true"
+        kwargs["precision"] = self._settle_precision()
         if settings.enable_progress_bar is None:
             kwargs["enable_progress_bar"] = sys.stderr.isatty()
         if settings.enable_model_summary is None:
             kwargs["enable_model_summary"] = False
         return super().instantiate_trainer(**kwargs)
 
+    def _settle_precision(self) -> str:
+        """The precision of the run: the one named, or that of the run that is resumed, or one that fits the processor.
+
+        It becomes part of the configuration, and so of the run folder's `config.yaml`.
+        """
+        settings = self.config.trainer
+        kept = kept_precision(self.run_folder) if self.config.ckpt_path is not None else None
+        if settings.precision is not None:
+            is_other = kept not in (None, str(settings.precision))
+            self.precision_reason = (
+                f"named now; the run was trained with {kept} so far" if is_other else "as configured"
+            )
+        elif kept is not None:
+            settings.precision, self.precision_reason = kept, "of the run that is continued"
+        else:
+            settings.precision, self.precision_reason = choose_precision(
+                str(settings.accelerator),
+                str(settings.devices) in ("1", "auto") and settings.num_nodes == 1,
+                self.model.network.config.hidden_size,
+                self.config.data.batch.tokens_per_batch,
+            )
+        return str(settings.precision)
+
     def _write_config(self) -> None:
         """Write `config.yaml`, which repeats the run as --config."""
         settings = self.config.clone()
         settings.ckpt_path = None  # how the run was started is no part of what it is
         self.parser.save(settings, self.run_folder / "config.yaml", overwrite=True, multifile=False)
-
-
-def _is_fresh(folder: Path) -> bool:
-    names = {path.name for path in folder.iterdir() if not path.name.startswith("events.out.tfevents")}
-    if "tokenizer.model" not in names:  # the first thing that a run writes: nothing here is ours
-        return not names
-    return names <= _BEFORE_FIRST_CHECKPOINT and not any((folder / "checkpoints").glob("*"))
-
-
-def _multiplies_bfloat16(accelerator: Any) -> bool:
-    """Whether the device that will be used has instructions for bfloat16 products."""
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def _split_off_configs(arguments: list[str]) -> tuple[list[str], list[str]]:

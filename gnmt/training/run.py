@@ -80,7 +80,7 @@ def _log_summary(cli: TrainingCLI) -> None:
     config = cli.model.network.config
     logger.info(
         "GNMT with %d encoder layers (%d bidirectional) and %d decoder layers, cell %s, width %d, wiring %s, "
-        "%s attention, vocabulary %d, %.1f million parameters, precision %s, run folder %s",
+        "%s attention, vocabulary %d, %.1f million parameters, precision %s (%s), run folder %s",
         config.num_encoder_layers,
         config.num_bidirectional_layers,
         config.num_decoder_layers,
@@ -91,6 +91,7 @@ def _log_summary(cli: TrainingCLI) -> None:
         config.vocab_size,
         sum(parameter.numel() for parameter in cli.model.network.parameters()) / 1e6,
         cli.trainer.precision,
+        cli.precision_reason,
         cli.run_folder,
     )
 

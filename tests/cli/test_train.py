@@ -10,28 +10,6 @@ from parse_only import ParseOnly
 from gnmt.checkpoint import REMOVED
 from gnmt.training.cli import build
 
-SMALL = {
-    "model.network.vocab_size": 320,
-    "model.network.hidden_size": 8,
-    "model.network.num_encoder_layers": 1,
-    "model.network.num_decoder_layers": 1,
-    "data.batch.tokens_per_batch": 300,
-    "trainer.max_epochs": 1,
-    "trainer.log_every_n_steps": 1,
-    "diagnostics.every_n_steps": 0,  # drawing takes seconds
-}
-
-
-@pytest.fixture(name="train")
-def _train(run, corpus):
-    def train(*arguments, **settings):
-        paths = {f"data.{name}.path": corpus / f"{name}.{{lang}}" for name in ("train", "validation", "test")}
-        options = {**SMALL, "trainer.default_root_dir": corpus / "run", **paths, **settings}
-        flat = [text for key, value in options.items() for text in (f"--{key}", str(value))]
-        return run("train.py", *flat, *arguments)
-
-    return train
-
 
 @pytest.mark.parametrize(
     ("settings", "mentioned"),

@@ -18,6 +18,7 @@ LEVELS = {
 HOMES = {
     "lightning": {"training"},
     "jsonargparse": {"training"},
+    "yaml": {"training"},
     "datasets": {"data"},
     "sentencepiece": {"tokenizer"},
     "sacrebleu": {"metrics"},
