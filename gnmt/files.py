@@ -9,6 +9,8 @@ from pathlib import Path
 
 from gnmt.errors import ConfigError
 
+LOCK = ".lock"
+
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
@@ -34,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
     import fcntl  # not on every system, and not needed for translating
 
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,6 @@
 """The command line of training: one YAML is one run, every key is an option, unknown keys are refused."""
 
+import contextlib
 import difflib
 import re
 import sys
@@ -15,10 +16,11 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from gnmt.checkpoint import load_model
 from gnmt.errors import CheckpointError, ConfigError
+from gnmt.files import LOCK
 from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
 from gnmt.training.data import TranslationData
 from gnmt.training.diagnostics import Diagnostics
-from gnmt.training.folder import is_fresh, kept_precision
+from gnmt.training.folder import is_fresh, kept_precision, only_run_in
 from gnmt.training.precision import choose_precision
 from gnmt.training.task import TranslationTask
 
@@ -33,6 +35,7 @@ class TrainingCLI(LightningCLI):
     model: TranslationTask
     datamodule: TranslationData
     precision_reason: str
+    lock: contextlib.ExitStack
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what is neither trainer, model nor data."""
@@ -71,19 +74,29 @@ class TrainingCLI(LightningCLI):
         return Path(folder) if folder else Path("runs") / Path(str(self.config.config[-1])).stem
 
     def before_instantiate_classes(self) -> None:
-        """Check what needs no model: the run folder, the checkpoint, and settings that this program does not take."""
+        """Check what needs no model: settings that this program does not take, the checkpoint, the run folder.
+
+        The run folder is this run's alone from here on, until `lock` is closed or the process ends.
+        """
         self._check_settings()
         folder = self.run_folder
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"run folder {folder} is a file; name another --trainer.default_root_dir")
-        if self.config.ckpt_path is None:
-            if folder.is_dir() and not is_fresh(folder):
-                raise ConfigError(
-                    f"run folder {folder} is not empty: continue it with --ckpt_path last, "
-                    "name another --trainer.default_root_dir, or delete it"
-                )
-        else:
+        if self.config.ckpt_path is not None:
             self._check_checkpoint(folder)
+        elif not (folder / LOCK).exists():  # a folder that is no run's does not even get a lock
+            self._check_folder(folder)
+        self.lock = contextlib.ExitStack()
+        self.lock.enter_context(only_run_in(folder))
+        if self.config.ckpt_path is None:
+            self._check_folder(folder)
+
+    def _check_folder(self, folder: Path) -> None:
+        if folder.is_dir() and not is_fresh(folder):
+            raise ConfigError(
+                f"run folder {folder} is not empty: continue it with --ckpt_path last, "
+                "name another --trainer.default_root_dir, or delete it"
+            )
 
     def _check_settings(self) -> None:
         watched, trainer = self.config.early_stopping, self.config.trainer

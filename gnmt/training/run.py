@@ -33,7 +33,7 @@ def train(arguments: list[str]) -> Scores | None:
     """
     keep_compiled_kernels()
     cli = build(arguments)
-    with contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
+    with cli.lock, contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
         _log_summary(cli)
         with _interruptible(cli):
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)

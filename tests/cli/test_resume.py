@@ -1,6 +1,9 @@
 """train.py and a run that is there already: what is kept, what is said, what is refused."""
 
 import yaml
+from conftest import assert_refused
+
+from gnmt.files import locked
 
 
 def read_config(folder):
@@ -19,3 +22,20 @@ def test_a_run_keeps_the_precision_that_was_chosen_for_it(train, corpus):
     last = train(**{"ckpt_path": "last", "trainer.max_epochs": 3})
     assert f"precision {other} (of the run that is continued)".encode() in last.stderr
     assert read_config(corpus / "run")["trainer"]["precision"] == other
+
+
+def test_a_folder_in_use_is_refused(train, corpus):
+    folder = corpus / "run"
+    with locked(folder):
+        assert_refused(train(), "is in use by another process")
+    assert train().returncode == 0
+    with locked(folder):
+        assert_refused(train(), "is in use by another process")
+        assert_refused(train(ckpt_path="last"), "is in use by another process")
+    assert_refused(train(), "is not empty")
+
+
+def test_only_the_first_process_of_a_run_takes_its_folder(train, corpus):
+    result = train(**{"trainer.devices": 2, "trainer.strategy": "ddp", "trainer.accelerator": "cpu"})
+    assert result.returncode == 0, result.stderr.decode()
+    assert (corpus / "run" / "model" / "model.safetensors").exists()
