@@ -10,7 +10,6 @@ from typing import Any
 from jsonargparse import ArgumentError
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -22,6 +21,8 @@ from gnmt.training.data import TranslationData
 from gnmt.training.diagnostics import Diagnostics
 from gnmt.training.folder import is_fresh, kept_precision, only_run_in
 from gnmt.training.precision import choose_precision
+from gnmt.training.progress import Progress
+from gnmt.training.stopping import EarlyStopping
 from gnmt.training.task import TranslationTask
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
@@ -105,6 +106,11 @@ class TrainingCLI(LightningCLI):
             raise ConfigError(
                 f"early_stopping.monitor {watched.monitor} with mode {watched.mode}, expected one of: {expected}"
             )
+        if watched.patience < 1 or watched.check_on_train_epoch_end:
+            raise ConfigError(
+                f"early_stopping.patience is {watched.patience} and check_on_train_epoch_end "
+                f"{watched.check_on_train_epoch_end}, expected at least 1 and false: validations are counted"
+            )
         if trainer.accumulate_grad_batches != 1:
             raise ConfigError(
                 f"trainer.accumulate_grad_batches is {trainer.accumulate_grad_batches}, expected 1; "
@@ -154,8 +160,10 @@ class TrainingCLI(LightningCLI):
         if settings.logger is None:
             kwargs["logger"] = [MetricsFile(folder, is_resuming), TensorBoardLogger(folder, name="", version="")]
         kwargs["precision"] = self._settle_precision()
-        if settings.enable_progress_bar is None:
-            kwargs["enable_progress_bar"] = sys.stderr.isatty()
+        shows_bar = sys.stderr.isatty() if settings.enable_progress_bar is None else settings.enable_progress_bar
+        kwargs["enable_progress_bar"] = shows_bar
+        if not shows_bar:
+            kwargs["callbacks"].append(Progress())
         if settings.enable_model_summary is None:
             kwargs["enable_model_summary"] = False
         return super().instantiate_trainer(**kwargs)

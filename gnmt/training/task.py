@@ -21,6 +21,7 @@ from gnmt.nn.gnmt import GNMT
 from gnmt.nn.loss import LossSums, cross_entropy
 from gnmt.optim import build_optimizer
 from gnmt.training.data import TranslationData
+from gnmt.training.progress import Interval
 from gnmt.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -118,8 +119,8 @@ class TranslationTask(L.LightningModule):
         self._clipped, self._updates = torch.zeros(()), 0
         return share
 
-    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        """Loss of a batch, in nats per token of the global batch."""
+    def training_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor | int]:
+        """Loss of a batch, in nats per token of the global batch; and the sums that `Progress` averages."""
         sums = self._loss(batch)
         if not sums.smoothed.isfinite():
             raise FloatingPointError(
@@ -127,7 +128,8 @@ class TranslationTask(L.LightningModule):
                 "model.optimizer.learning_rate or trainer.gradient_clip_val"
             )
         self.log("train/loss", sums.nats / sums.tokens, prog_bar=True, batch_size=sums.tokens)
-        return sums.smoothed * (self.trainer.world_size / self._global_tokens(sums.tokens))
+        loss = sums.smoothed * (self.trainer.world_size / self._global_tokens(sums.tokens))
+        return {"loss": loss, "nats": sums.nats.detach(), "tokens": sums.tokens}
 
     def _loss(self, batch: Batch) -> LossSums:
         logits = self.network(batch.source, batch.source_lengths, batch.target_input, batch.target_mask)
@@ -155,8 +157,9 @@ class TranslationTask(L.LightningModule):
         self._loss_sums = []
 
     def on_test_epoch_start(self) -> None:
-        """Start a new sum."""
+        """Start a new sum, and say what begins."""
         self._loss_sums = []
+        logger.info("testing on %d lines", len(self.translation_data.texts("test")))
 
     def on_validation_epoch_end(self) -> None:
         """Log loss, perplexity, BLEU and chrF; keep the translations of this check and show some."""
@@ -181,7 +184,11 @@ class TranslationTask(L.LightningModule):
         pairs = self.translation_data.texts(stage)
         loss = float(sum(sums.nats for sums in self._loss_sums)) / sum(sums.tokens for sums in self._loss_sums)
         translator = Translator(self.model, self.searches[stage], device=str(self.device))
-        hypotheses = [translation.text for translation in translator.translate(pairs["source"])]
+        hypotheses, interval = [], Interval()
+        for translation in translator.translate(pairs["source"]):
+            hypotheses.append(translation.text)
+            if interval.is_over():
+                logger.info("translated %d of %d %s lines", len(hypotheses), len(pairs), stage)
         scores = score(hypotheses, list(pairs["target"]), self.translation_data.target_lang)
         self.log_dict(
             {
@@ -192,7 +199,6 @@ class TranslationTask(L.LightningModule):
             },
             prog_bar=stage == "val",
         )
-        logger.info("step %d: %s loss %.3f nats per token, %s", self.global_step, stage, loss, scores)
         if self.trainer.is_global_zero:
             write_lines(Path(self.trainer.default_root_dir) / file, hypotheses)
         return hypotheses, scores

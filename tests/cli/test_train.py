@@ -27,6 +27,7 @@ from gnmt.training.cli import build
         ({"ckpt_path": "/nonexistent.ckpt"}, ["/nonexistent.ckpt"]),
         ({"early_stopping.monitor": "val/blue"}, ["val/blue", "val/bleu with mode max"]),
         ({"early_stopping.monitor": "val/loss"}, ["val/loss with mode max", "val/loss with mode min"]),
+        ({"early_stopping.patience": 0}, ["patience is 0", "at least 1"]),
         ({"trainer.accumulate_grad_batches": 2}, ["tokens_per_batch"]),
         ({"trainer.accelerator": "tpu"}, ["torch_xla"]),
         ({"trainer.accelerator": "foo"}, ["foo"]),
@@ -172,6 +173,14 @@ def test_a_run_leaves_everything_a_run_should(train, corpus, run):
     again = run("train.py", "--config", folder / "config.yaml", "--trainer.default_root_dir", corpus / "again")
     assert again.returncode == 0, again.stderr.decode()
     assert (corpus / "again" / "test.txt").read_bytes() == (folder / "test.txt").read_bytes()
+
+
+def test_a_run_tells_how_far_it_is(train):
+    lines = {"trainer.callbacks+": "gnmt.training.progress.Progress", "trainer.callbacks.seconds": 0}
+    result = train(**lines)
+    assert result.returncode == 0, result.stderr.decode()
+    for told in (b"epoch 1 of 1, update 2 (2 of ", b"the best val/bleu so far\n", b"testing on 4 lines\n"):
+        assert result.stderr.count(told) == 1
 
 
 def test_one_pair_and_one_epoch_work(train, corpus):
