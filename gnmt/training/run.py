@@ -5,6 +5,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 from gnmt.checkpoint import load_model, save_model
 from gnmt.data.bitext import hide_progress_bars
@@ -13,6 +14,7 @@ from gnmt.metrics import Scores
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.training.card import model_card
 from gnmt.training.cli import TrainingCLI, build
+from gnmt.training.resume import is_exported, read_position, what_would_go_on
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ def train(arguments: list[str]) -> Scores | None:
         arguments: of the command line.
 
     Returns:
-        the test scores; None if there is no test corpus, and in all processes but the first.
+        the test scores; None if there is no test corpus, if the run was finished before, and in all processes but
+        the first.
 
     Raises:
         GNMTError: the configuration, the corpus or the checkpoint cannot be used.
@@ -34,10 +37,35 @@ def train(arguments: list[str]) -> Scores | None:
     keep_compiled_kernels()
     cli = build(arguments)
     with cli.lock, contextlib.redirect_stdout(sys.stderr):  # where Lightning's progress bar goes
+        if cli.config.ckpt_path is not None and _is_finished(cli):
+            return None
         _log_summary(cli)
         with _interruptible(cli):
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
         return _finish(cli)
+
+
+def _is_finished(cli: TrainingCLI) -> bool:
+    """Whether nothing is left to do; says so, or where the run is continued."""
+    position = read_position(Path(cli.config.ckpt_path))
+    advice = what_would_go_on(position, cli.trainer)
+    if advice and is_exported(cli.run_folder, cli.datamodule.has_test):
+        logger.info(
+            "the run in %s is finished (%d epochs, %d updates); %s",
+            cli.run_folder,
+            position.epochs,
+            position.updates,
+            advice,
+        )
+        return True
+    logger.info(
+        "continuing %s after %d epochs and %d updates%s",
+        cli.config.ckpt_path,
+        position.epochs,
+        position.updates,
+        ", which is the end of training: test and export are left" if advice else "",
+    )
+    return False
 
 
 @contextlib.contextmanager
