@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import glob
 import re
 import sys
 from pathlib import Path
@@ -16,6 +17,13 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from gnmt.checkpoint import load_model
 from gnmt.errors import CheckpointError, ConfigError
 from gnmt.files import LOCK
+from gnmt.training.arguments import (
+    STRICT_YAML,
+    config_files,
+    explain_encoding,
+    register_strict_yaml,
+    split_off_configs,
+)
 from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
 from gnmt.training.data import TranslationData
 from gnmt.training.diagnostics import Diagnostics
@@ -26,6 +34,11 @@ from gnmt.training.stopping import EarlyStopping
 from gnmt.training.task import TranslationTask
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
+_DESCRIPTION = (
+    "Train a translator. One YAML file is one whole run, and every key of it is an option that overrides the file. "
+    "Without --config the run is configs/default.yaml. The defaults below are those of the files named with --config, "
+    "or of configs/default.yaml; --print_config shows the whole run that the options make, and starts nothing."
+)
 MONITORS = {"val/loss": "min", "val/ppl": "min", "val/bleu": "max", "val/chrf": "max"}
 
 
@@ -57,8 +70,13 @@ class TrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, and say in one line what is wrong; an unknown key is named with its likeliest meaning."""
+        if not {"-h", "--help"}.isdisjoint(args):
+            # Only for help, which then shows what a run would use: they would leak into the runs of other files.
+            parser.default_config_files = [glob.escape(name) for name in config_files(args)]
         try:
             self.config = parser.parse_args(args)
+        except UnicodeDecodeError as error:
+            raise ConfigError(explain_encoding(error, args)) from None
         except ArgumentError as error:
             message = " ".join(str(error).split())
             unknown = re.search(r"(?:unrecognized arguments: --|does not accept option ')([\w.]+)", message)
@@ -198,27 +216,14 @@ class TrainingCLI(LightningCLI):
         self.parser.save(settings, self.run_folder / "config.yaml", overwrite=True, multifile=False)
 
 
-def _split_off_configs(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Take the --config options out: they must come first, because a file overrides what stands before it."""
-    configs, options = [], []
-    rest = iter(arguments)
-    for argument in rest:
-        if argument in ("--config", "-c"):
-            configs += [argument, *(value for value in [next(rest, None)] if value is not None)]
-        elif argument.startswith(("--config=", "-c")):
-            configs.append(argument)
-        else:
-            options.append(argument)
-    return configs, options
-
-
 def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:
     """Parse the command line's arguments (over `configs/default.yaml` if they name no --config) and build the run.
 
     Raises:
         GNMTError: a key is unknown, a value impossible, or the run folder is in use.
     """
-    configs, options = _split_off_configs(arguments)
+    register_strict_yaml()
+    configs, options = split_off_configs(arguments)
     arguments = [*(configs or ["--config", str(DEFAULT_CONFIG)]), *options]
     return cli_class(
         TranslationTask,
@@ -229,5 +234,11 @@ def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> T
         seed_everything_default=1,
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
-        parser_kwargs={"allow_abbrev": False, "exit_on_error": False},
+        parser_kwargs={
+            "allow_abbrev": False,
+            "exit_on_error": False,
+            "parser_mode": STRICT_YAML,
+            "usage": "train.py [--config FILE] [--KEY VALUE ...]",
+            "description": _DESCRIPTION,
+        },
     )

@@ -50,6 +50,30 @@ def test_a_mistyped_key_in_a_file_is_refused_with_its_likeliest_meaning(run, tmp
 
 
 @pytest.mark.parametrize(
+    ("text", "mentioned"),
+    [
+        (b"model:\n  network:\n    cell: lstm\n    cell: gru\n", "wrong.yaml, line 4: cell stands a second time"),
+        (b"cells: [{cell: lstm, cell: gru}]\n", "wrong.yaml, line 1: cell stands a second time"),
+        (b"seed_everything: 1\n# gr\xfcn\n", "wrong.yaml, line 2: no UTF-8 text"),
+        (b"\xff\xfes\x00", "wrong.yaml, line 1: no UTF-8 text"),
+        (b"a: \x00\n", "special characters are not allowed"),
+    ],
+)
+def test_files_that_are_no_proper_yaml_are_refused(run, tmp_path, text, mentioned):
+    path = tmp_path / "wrong.yaml"
+    path.write_bytes(text)
+    assert_refused(run("train.py", "--config", path), mentioned)
+
+
+def test_files_of_a_part_of_the_configuration_are_refused_alike(run, tmp_path):
+    path = tmp_path / "network.yaml"
+    path.write_bytes(b"cell: lstm\ncell: gru\n")
+    assert_refused(run("train.py", f"--model.network={path}"), "line 2: cell stands a second time")
+    path.write_bytes(b"cell: \xe4\n")
+    assert_refused(run("train.py", f"--model.network={path}"), "network.yaml, line 1: no UTF-8 text")
+
+
+@pytest.mark.parametrize(
     ("en", "de", "mentioned"), [("a\nb\n", "c\n", ["2 lines", "1"]), ("", "", ["no sentence pairs"])]
 )
 def test_unusable_corpora_are_refused(train, corpus, en, de, mentioned):
@@ -133,6 +157,17 @@ def test_divergence_ends_the_run_with_one_line(train):
 def test_options_that_print_go_to_standard_output(run):
     assert b"tokens_per_batch" in run("train.py", "--print_config").stdout
     assert b"--model.network.hidden_size" in run("train.py", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "vocab_size", "file"),
+    [([], 8000, "default.yaml"), (["-c", "configs/multi30k_en_de.yaml"], 6000, "multi30k_en_de.yaml")],
+)
+def test_help_shows_what_a_run_would_use(run, arguments, vocab_size, file):
+    text = " ".join(run("train.py", *arguments, "--help").stdout.decode().split())
+    assert f"special ones included. (type: int, default: {vocab_size})" in text
+    assert "Without --config the run is configs/default.yaml" in text.partition("options:")[0]
+    assert file in text.partition("options:")[0]
 
 
 def test_ctrl_c_while_libraries_load_leaves_no_traceback(run, tmp_path):
