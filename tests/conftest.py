@@ -36,6 +36,21 @@ SMALL_RUN = {
     "diagnostics.every_n_steps": 0,  # drawing takes seconds
 }
 
+# What a run leaves in its folder, event files with a longer name.
+RUN_FOLDER = {
+    ".lock",
+    "checkpoints",
+    "config.yaml",
+    "events.out.tfevents",
+    "gradient_flow.png",
+    "hparams.yaml",
+    "metrics.csv",
+    "model",
+    "test.txt",
+    "tokenizer.model",
+    "validation",
+}
+
 
 def toy_pairs() -> list[tuple[str, str]]:
     """64 English-German pairs."""

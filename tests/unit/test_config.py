@@ -52,7 +52,7 @@ def test_shipped_configurations_parse_and_say_where_they_come_from(path):
     text = path.read_text()
     assert text.startswith("#")
     written = yaml.safe_load(text)
-    assert written["model"]["network"]["num_encoder_layers"] == config.model.network.num_encoder_layers == 8
+    assert written["model"]["network"]["num_encoder_layers"] == config.model.network.num_encoder_layers
     assert config.data.vocab_size == config.model.network.vocab_size
 
 
