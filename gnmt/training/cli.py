@@ -14,7 +14,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from gnmt.checkpoint import load_model
+from gnmt.checkpoint import Model, load_model
 from gnmt.errors import CheckpointError, ConfigError
 from gnmt.files import LOCK
 from gnmt.training.arguments import (
@@ -154,9 +154,19 @@ class TrainingCLI(LightningCLI):
         except (MisconfigurationException, ModuleNotFoundError, ValueError, RuntimeError) as error:
             raise ConfigError(" ".join(str(error).split())) from None
         if self.config.ckpt_path is not None:
-            found, wanted = load_model(self.config.ckpt_path).network.config, self.model.network.config
-            if found != wanted:
-                raise ConfigError(f"{self.config.ckpt_path} holds {found}, the configuration says {wanted}")
+            self._check_model(load_model(self.config.ckpt_path))
+
+    def _check_model(self, model: Model) -> None:
+        """Refuse to continue a model of another form or of other languages."""
+        found, wanted = model.network.config, self.model.network.config
+        if found != wanted:
+            raise ConfigError(f"{self.config.ckpt_path} holds {found}, the configuration says {wanted}")
+        languages, data = (model.source_lang, model.target_lang), self.datamodule
+        if languages != (data.source_lang, data.target_lang):
+            raise ConfigError(
+                f"{self.config.ckpt_path} translates {' to '.join(languages)}, the configuration says "
+                f"{data.source_lang} to {data.target_lang}"
+            )
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Build the trainer with the run folder's loggers and checkpoints, and a precision that fits the processor."""

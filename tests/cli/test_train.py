@@ -110,13 +110,12 @@ def test_a_bad_checkpoint_is_refused_and_changes_nothing(train, corpus):
     before = (folder / "config.yaml").read_bytes()
     last = folder / "checkpoints" / "last.ckpt"
     assert_refused(train(**{"ckpt_path": "last", "model.network.hidden_size": 16}), "hidden_size=16", "hidden_size=8")
-    assert_refused(train(**{"ckpt_path": "last", "data.train.path": "/nonexistent/{lang}"}), "/nonexistent/en")
+    more = {"ckpt_path": "last", "trainer.max_epochs": 2}
+    assert_refused(train(**more, **{"data.train.path": "/nonexistent/{lang}"}), "/nonexistent/en")
     (corpus / "train.fr").write_bytes((corpus / "train.de").read_bytes())
     (corpus / "validation.fr").write_bytes((corpus / "validation.de").read_bytes())
     (corpus / "test.fr").write_bytes((corpus / "test.de").read_bytes())
-    assert_refused(
-        train(**{"ckpt_path": "last", "data.target_lang": "fr"}), "'target_lang': 'de'", "'target_lang': 'fr'"
-    )
+    assert_refused(train(**{"ckpt_path": "last", "data.target_lang": "fr"}), "translates en to de", "says en to fr")
     assert_refused(train(**{"ckpt_path": last, "trainer.default_root_dir": corpus / "other"}), "is not in run folder")
     last.write_bytes(last.read_bytes()[:1000])
     assert_refused(train(ckpt_path="last"), "no checkpoint of this program")
