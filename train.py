@@ -2,15 +2,17 @@
 
 import sys
 
-from gnmt.errors import run_program
-
 
 def main() -> int:
-    """Run the program; what takes seconds to load is loaded in here, where Ctrl-C is answered."""
-    from gnmt.training.run import main as run_training
+    """Load and run the program; importing torch takes a second, and an interrupt meanwhile is one like any other."""
+    from gnmt.errors import run_program
+    from gnmt.training.run import main as train
 
-    return run_training()
+    return run_program(train)
 
 
 if __name__ == "__main__":
-    sys.exit(run_program(main))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -17,7 +17,8 @@ Product = Callable[[Tensor], Tensor]
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
-_INT8_MAX = 127.0
+# Activations of -127 to 127 travel as 1 to 255, and the half makes cutting off round.
+_INT8_MAX, _SHIFT = 127.0, 128.5
 # Below this many weights packing does not pay: a oneDNN call alone takes about 20 microseconds.
 _FEW_WEIGHTS = 1 << 18
 
@@ -57,10 +58,10 @@ class _Int8Weight:
         self._packed = torch.ops.onednn.qlinear_prepack(quantized, None)
         self._zeros = torch.zeros(len(weight), dtype=torch.int32)
 
-    def multiply(self, scaled: Tensor, scale: float) -> Tensor:
-        """(N, I) with numbers from -127 to 127, which is overwritten, times the weight and `scale`: (N, O)."""
-        # 128.5 and the cut to uint8 round to the nearest; the product takes 128 off again.
-        x, scales, zeros = scaled.add_(128.5).to(torch.uint8), self._scales, self._zeros
+    def multiply(self, shifted: Tensor, scale: float) -> Tensor:
+        """Multiply x + 128.5, x (N, I) from -127 to 127, with the weight and `scale`: (N, O)."""
+        # The half and the cut to uint8 round to the nearest; the product takes 128 off again.
+        x, scales, zeros = shifted.to(torch.uint8), self._scales, self._zeros
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             x, scale, 128, self._packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
@@ -76,11 +77,13 @@ class Int8Product:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = _Int8Weight(weight)
         self._bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
+        self._shift, self._least = torch.tensor(_SHIFT), torch.tensor(1e-30)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, I) to (N, O)."""
-        row_scales = x.abs().amax(dim=1, keepdim=True).div_(_INT8_MAX).clamp_(min=1e-30)
-        return torch.addcmul(self._bias, self._weight.multiply(torch.div(x, row_scales), 1.0), row_scales)
+        row_scales = torch.add(self._least, x.abs().amax(dim=1, keepdim=True), alpha=1.0 / _INT8_MAX)
+        y = self._weight.multiply(torch.addcdiv(self._shift, x, row_scales), 1.0)
+        return torch.addcmul(self._bias, y, row_scales)
 
 
 class Int8StateProduct:
@@ -88,10 +91,11 @@ class Int8StateProduct:
 
     def __init__(self, weight: Tensor) -> None:
         self._weight = _Int8Weight(weight)
+        self._shift = torch.tensor(_SHIFT)
 
     def __call__(self, h: Tensor) -> Tensor:
         """(N, I) to (N, O)."""
-        return self._weight.multiply(h.mul(_INT8_MAX), 1.0 / _INT8_MAX)
+        return self._weight.multiply(torch.add(self._shift, h, alpha=_INT8_MAX), 1.0 / _INT8_MAX)
 
 
 def check_int8(device: torch.device) -> None:
