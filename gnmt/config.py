@@ -130,6 +130,8 @@ class SearchConfig:
         max_length_factor: a hypothesis ends at max_length_factor * (source tokens) + 10 tokens.
         token_pruning: nats below a hypothesis' best next token at which tokens are no longer tried (paper: 3).
         hypothesis_pruning: score below the best finished hypothesis at which others are given up (paper: 3).
+        stop_margin: a search also ends when all unfinished hypotheses, if they ended here, would score this much below the
+            finished ones that are wanted; inf searches on as long as a better one is possible.
         no_repeat_ngram_size: no n-gram of this many tokens comes twice in a translation; 0 allows all.
         temperature: 0 for beam search; above 0 translations are drawn at random, the more evenly the higher it is.
         top_k: when sampling, draw among this many most probable tokens; 0 for all.
@@ -144,6 +146,7 @@ class SearchConfig:
     max_length_factor: float = 2.0
     token_pruning: float = INFINITY
     hypothesis_pruning: float = INFINITY
+    stop_margin: float = 1.5
     no_repeat_ngram_size: int = 0
     temperature: float = 0.0
     top_k: int = 0
@@ -158,7 +161,7 @@ class SearchConfig:
             "n-best to be at most the beam size: lower --n-best or raise --beam-size",
         )
         require_range(self, "length_penalty coverage_penalty", 0, 10)
-        for name in ("token_pruning", "hypothesis_pruning"):
+        for name in ("token_pruning", "hypothesis_pruning", "stop_margin"):
             require(getattr(self, name) >= 0, f"SearchConfig.{name} is {getattr(self, name)}", "at least 0, or inf")
         require_range(self, "no_repeat_ngram_size temperature top_k", 0, INFINITY)
         require_range(self, "seed", 0, 2**63, open_end=True)

@@ -21,8 +21,9 @@ class Search:
     """A batch of sentences in search: `admit` puts some in, `advance` decodes one token of each hypothesis.
 
     A sentence is done when none of its unfinished hypotheses can still reach the score of its
-    `config.num_hypotheses`-th best finished one. The best hypothesis therefore does not depend on how many are asked
-    for. A beam of one ends with its first finished hypothesis: greedy search. The length limit is each sentence's own.
+    `config.num_hypotheses`-th best finished one, or when all are `config.stop_margin` below it. Its best hypothesis is
+    settled in the same way, and what is found later does not replace it: it does not depend on how many are asked for. A
+    beam of one ends with its first finished hypothesis: greedy search. The length limit is each sentence's own.
     Sampling (`config.temperature` above 0) draws K translations of each sentence independently.
 
     Args:
@@ -132,6 +133,7 @@ class Search:
             goes_on[b] = False
         self._finish(candidates, scores, ends, weights)
         self._go_on(candidates, order, goes_on, weights)
+        beams.leading = np.where(goes_on, scores, -np.inf).max(axis=1, initial=-np.inf)
         rows = np.arange(len(order))[:, None] * order.shape[1] + np.take_along_axis(candidates.parents, order, 1)
         moved = (rows.ravel() != np.arange(rows.size)).any()
         self._state = state.select(self._tensor(rows.ravel())) if moved else state
@@ -235,6 +237,8 @@ class Search:
                 float(scores[b, c]),
                 is_complete,
             )
+            if hypothesis.score > self._beams.ceilings[b]:
+                continue
             lacks = sentence.lacks(parent, token)
             attention = weights[b] if self._keep_attention and weights is not None else None
             sentence.finished.append(Finished(lacks, hypothesis, len(sentence.steps), attention, parent))
@@ -269,13 +273,15 @@ class Search:
         """Mark the sentences that cannot improve their wanted hypotheses, and return what they found."""
         config, beams = self._config, self._beams
         possible = beams.log_probs.max(axis=1, initial=-np.inf)
-        bound = possible / length_penalty(beams.limits, config.length_penalty)
         if config.temperature:
             can_improve = possible > -np.inf
         elif config.beam_size == 1:
             can_improve = (beams.best == -np.inf) & (possible > -np.inf)
         else:
-            can_improve = bound > beams.worst
+            bound = possible / length_penalty(beams.limits, config.length_penalty)
+            can_improve = (bound > beams.worst) & (beams.leading >= beams.worst - config.stop_margin)
+            is_settled = (bound <= beams.best) | (beams.leading < beams.best - config.stop_margin)
+            beams.ceilings = np.where(is_settled, beams.best, np.inf)
         new = np.flatnonzero(~self._done & ~can_improve)
         self._done[new] = True
         beams.log_probs[new] = -np.inf

@@ -138,6 +138,8 @@ class Beams:
         limits: (B,) int64, tokens of the longest hypothesis.
         worst: (B,) float64, the score that a finished hypothesis must beat to be among the wanted ones.
         best: (B,) float64, the best score of a finished one.
+        leading: (B,) float64, the best score that an unfinished one would have if it ended here.
+        ceilings: (B,) float64, the score that no other one may exceed, once the best one is settled.
     """
 
     log_probs: np.ndarray
@@ -148,6 +150,8 @@ class Beams:
     limits: np.ndarray
     worst: np.ndarray
     best: np.ndarray
+    leading: np.ndarray
+    ceilings: np.ndarray
 
     @classmethod
     def start(cls, sentences: Sequence[Sentence], config: SearchConfig, bos_id: int) -> Self:
@@ -165,6 +169,8 @@ class Beams:
             np.array([sentence.limit for sentence in sentences], dtype=np.int64),
             np.full(len(sentences), -np.inf),
             np.full(len(sentences), -np.inf),
+            np.full(len(sentences), -np.inf),
+            np.full(len(sentences), np.inf),
         )
 
     def select(self, index: np.ndarray) -> Self:

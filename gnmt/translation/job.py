@@ -34,6 +34,7 @@ def search_config(options: argparse.Namespace) -> SearchConfig:
         max_length_factor=options.max_length_factor,
         token_pruning=options.token_pruning,
         hypothesis_pruning=options.hypothesis_pruning,
+        stop_margin=options.stop_margin,
         no_repeat_ngram_size=options.no_repeat_ngram_size,
         temperature=options.temperature,
         top_k=options.top_k,

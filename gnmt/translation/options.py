@@ -69,6 +69,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--max-length-factor", type=float, default=defaults.max_length_factor, help="output tokens per input token")
     add("--token-pruning", type=float, default=defaults.token_pruning, help="nats below the best next token")
     add("--hypothesis-pruning", type=float, default=defaults.hypothesis_pruning, help="score below the best finished")
+    add("--stop-margin", type=float, default=defaults.stop_margin, help="end when all others score this much lower")
     add("--no-repeat-ngram-size", type=int, default=0, help="no n-gram of this size comes twice; 0 allows all")
     add("--temperature", type=float, default=0.0, help="above 0: draw --n-best translations at random")
     add("--top-k", type=int, default=0, help="draw among this many most probable tokens; 0 for all")
