@@ -130,8 +130,8 @@ class SearchConfig:
         max_length_factor: a hypothesis ends at max_length_factor * (source tokens) + 10 tokens.
         token_pruning: nats below a hypothesis' best next token at which tokens are no longer tried (paper: 3).
         hypothesis_pruning: score below the best finished hypothesis at which others are given up (paper: 3).
-        stop_margin: a search also ends when all unfinished hypotheses, if they ended here, would score this much below the
-            finished ones that are wanted; inf searches on as long as a better one is possible.
+        stop_margin: a search also ends when all unfinished hypotheses, if they ended here, would score this much below
+            the finished ones that are wanted; inf searches on as long as a better one is possible.
         no_repeat_ngram_size: no n-gram of this many tokens comes twice in a translation; 0 allows all.
         temperature: 0 for beam search; above 0 translations are drawn at random, the more evenly the higher it is.
         top_k: when sampling, draw among this many most probable tokens; 0 for all.

@@ -1,13 +1,17 @@
 """Files and folders that appear under their name only when they are whole."""
 
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from gnmt.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 
@@ -26,21 +30,36 @@ def new_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def lock(file: IO[str], *, wait: bool = False) -> bool:
+    """Lock an open file against other processes that do the same; the lock ends when the file is closed.
+
+    Systems and file systems without locks exist: there a warning says so, and nobody is kept out.
+
+    Returns:
+        whether this process has the lock; False only if it should not wait and another process has it.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError) as error:
+        logger.warning("%s cannot be locked (%s): let no other process write here", file.name, error)
+    return True
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
+    """Keep other processes out of a folder, which is made if need be.
 
     Raises:
         ConfigError: another process has it.
     """
-    import fcntl  # not on every system, and not needed for translating
-
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"{folder} is in use by another process; wait for it or name another folder") from None
+        if not lock(file):
+            raise ConfigError(f"{folder} is in use by another process; wait for it or name another folder")
         yield
 
 

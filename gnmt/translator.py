@@ -181,9 +181,11 @@ class Translator:
 
         Raises:
             DataError: a line is too long, and `on_long` is `error`.
+            ConfigError: two lines have one number.
         """
         demands = constraints or [Constraints()] * len(lines)
         numbers = numbers or range(self._lines_seen + 1, self._lines_seen + 1 + len(lines))
+        require(len(set(numbers)) == len(lines), f"{len(set(numbers))} numbers of {len(lines)} lines", "one for each")
         self._lines_seen = max(numbers, default=self._lines_seen)
         parts = [self._parts(*each) for each in zip(lines, demands, numbers, strict=True)]
         requests = {}

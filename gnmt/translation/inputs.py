@@ -5,15 +5,17 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
-from gnmt.errors import ConfigError, DataError
+from gnmt.errors import ConfigError, DataError, GNMTError
 from gnmt.lines import read_blocks, read_lines
 from gnmt.translation.demands import Demand, Demands
 from gnmt.translation.ranks import Rank
 from gnmt.translation.streams import is_regular, open_input
 from gnmt.translation.units import Unit, paragraphs, single_lines
 from gnmt.translator import WINDOW
+
+T = TypeVar("T")
 
 # A window is written as a whole: the first one is small, the others hold up to WINDOW lines or this many characters.
 _FIRST_WINDOW, _CHARACTERS = 256, 100_000
@@ -49,6 +51,7 @@ class Inputs:
         self._options, self._rank, self._demands = options, rank, demands
         self._name = "standard input" if options.input == "-" else options.input
         self.references = list(read_lines(options.reference)) if options.reference else None
+        self._has_grown = False
         self._references_each = options.n_best if options.score_only else 1
 
     def __enter__(self) -> Self:
@@ -94,30 +97,40 @@ class Inputs:
         """Yield the wanted units, cut into windows in the same way each time.
 
         Raises:
-            DataError: demands or references end too early or too late; all before has been yielded.
+            DataError: demands or references are wrong, end too early or too late, or the text has changed since it was
+                checked; all that can be translated has been yielded.
         """
         demands = self._all_demands(wanted.start)
-        references = iter(self.references or ())
-        done = 0
+        references = iter(self.references) if self.references is not None else None
+        each, done = self._references_each, 0
         for units in self._cut(wanted):
-            these = list(itertools.islice(demands, len(units)))
-            self._require_so_far(self._options.constraints, len(these), len(units), done)
-            given = None
-            if self.references is not None:
-                each = self._references_each
-                given = list(itertools.islice(references, each * len(units)))
-                self._require_so_far(self._options.reference, len(given) // each, len(units), done)
-            yield Window(units, these, given)
-            done += len(units)
-        if self._rank.world_size == 1:  # other ranks' lines stand behind this one's
-            behind = (self._options.constraints, demands), (self._options.reference, references)
-            for path, rest in behind:
-                if path and next(rest, None) is not None:
-                    raise DataError(f"{path} has more lines than {self._name}, expected as many; all was translated")
+            these, failure = _take(demands, len(units))
+            given = None if references is None else _take(references, each * len(units))[0]
+            complete = min(len(these), len(units) if given is None else len(given) // each)
+            if complete:
+                yield Window(units[:complete], these[:complete], None if given is None else given[: each * complete])
+            done += complete
+            if failure:
+                raise failure
+            if complete < len(units):
+                path = self._options.constraints if complete == len(these) else self._options.reference
+                raise DataError(f"{path} ends before line {done + 1} of {self._name}, expected as many lines")
+        self._check_ends(wanted, done, demands, references)
 
-    def _require_so_far(self, path: str, found: int, expected: int, done: int) -> None:
-        if found < expected:
-            raise DataError(f"{path} ends before line {done + found + 1} of {self._name}, expected as many lines")
+    def _check_ends(
+        self, wanted: range, done: int, demands: Iterator[Demand], references: Iterator[str] | None
+    ) -> None:
+        """Notice what can be seen only at the end: files that go on, a text that changed meanwhile."""
+        if is_regular(self._source) and done < len(wanted):
+            raise DataError(f"{self._name} lost lines while it was read: {done} were left of {len(wanted)}")
+        if self._rank.world_size > 1:  # other ranks' lines stand behind this one's
+            return
+        if self._has_grown:
+            raise DataError(f"{self._name} got more lines while it was read; only the first {done} were translated")
+        behind = (self._options.constraints, demands), (self._options.reference, references or iter(()))
+        for path, rest in behind:
+            if path and next(rest, None) is not None:
+                raise DataError(f"{path} has more lines than {self._name}, expected as many; all was translated")
 
     def _all_demands(self, start: int) -> Iterator[Demand]:
         if not self._options.constraints:
@@ -138,3 +151,16 @@ class Inputs:
                 stop = start + max(1, sum(length <= _CHARACTERS for length in lengths))
                 yield block[start:stop]
                 start, size = stop, WINDOW
+            if first > wanted.stop:
+                self._has_grown = True
+                return
+
+
+def _take(items: Iterator[T], number: int) -> tuple[list[T], GNMTError | None]:
+    """The next items, and the error that ended them early."""
+    found: list[T] = []
+    try:
+        found.extend(itertools.islice(items, number))
+    except GNMTError as error:
+        return found, error
+    return found, None

@@ -6,28 +6,30 @@ import functools
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from gnmt.checkpoint import Model, load_model
 from gnmt.config import SearchConfig
+from gnmt.inference.products import fastest_precision
 from gnmt.translation.account import Account
 from gnmt.translation.demands import Demands
 from gnmt.translation.inputs import Inputs, Window
 from gnmt.translation.ranks import Rank
-from gnmt.translation.resume import Resumable
-from gnmt.translation.streams import check_outputs
-from gnmt.translation.workers import Workers, count_devices, is_gpu
-from gnmt.translation.writer import Writer, check_plot_folder, output_files
+from gnmt.translation.resume import Resumable, noted_precision
+from gnmt.translation.streams import check_inputs, check_outputs
+from gnmt.translation.workers import CAN_COPY, Workers, count_devices, is_gpu
+from gnmt.translation.writer import Writer, output_files
 from gnmt.translator import Translation, Translator
 
 logger = logging.getLogger("translate")
 
 
 def search_config(options: argparse.Namespace) -> SearchConfig:
-    """The search that the command line asks for; when sampling, as many draws as are written."""
+    """The search that the command line asks for; as many draws, or given translations, as are written."""
     return SearchConfig(
-        beam_size=options.n_best if options.temperature else options.beam_size,
+        beam_size=options.n_best if options.temperature or options.score_only else options.beam_size,
         num_hypotheses=options.n_best,
         length_penalty=options.length_penalty,
         coverage_penalty=options.coverage_penalty,
@@ -43,13 +45,13 @@ def search_config(options: argparse.Namespace) -> SearchConfig:
     )
 
 
-def build_translator(options: argparse.Namespace, models: Sequence[Model], device: str) -> Translator:
+def build_translator(options: argparse.Namespace, models: Sequence[Model], device: str, precision: str) -> Translator:
     """A translator with the models and options of the command line."""
     return Translator(
         models,
         search_config(options),
         device=device,
-        precision=options.precision,
+        precision=precision,
         batch_size=options.batch_size,
         batch_type=options.batch_type,
         max_input_length=options.max_input_length,
@@ -59,8 +61,21 @@ def build_translator(options: argparse.Namespace, models: Sequence[Model], devic
     )
 
 
-def _translator_of_gpu(options: argparse.Namespace, k: int) -> Translator:
-    return build_translator(options, [load_model(path) for path in options.model], f"cuda:{k}")
+def _translator_of_worker(options: argparse.Namespace, precision: str, k: int) -> Translator:
+    """What a process loads that is no copy of this one."""
+    device = f"cuda:{k}" if is_gpu(options.device) else options.device
+    return build_translator(options, [load_model(path) for path in options.model], device, precision)
+
+
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        lines_done: input lines whose translations are written.
+    """
+
+    lines_done: int = 0
 
 
 class Job:
@@ -76,60 +91,75 @@ class Job:
 
     def __init__(self, options: argparse.Namespace, rank: Rank = Rank(0, 1)) -> None:
         self._options = options
-        self.lines_done = 0
         search_config(options)
         read = [path for path in (options.input, options.reference, options.constraints) if path]
+        check_inputs(read)
         check_outputs([name for name, _ in output_files(options)], read, resume=options.resume_output)
-        if options.attention_plot:
-            check_plot_folder(options.attention_plot)
         self._num_devices = 1 if options.score_only else count_devices(options.devices, options.device)
-        on_gpu = is_gpu(options.device)
-        if self._num_devices > 1 and not on_gpu:
+        self._on_gpu = is_gpu(options.device)
+        if self._num_devices > 1 and not self._on_gpu:
             torch.set_num_threads(1)  # processes are copied only before any computation with several threads
         models = [load_model(path) for path in options.model]
-        device = "cpu" if on_gpu and self._num_devices > 1 else options.device
-        self._translator = translator = build_translator(options, models, device)
-        self._resumable = Resumable(options, models, translator.precision)
-        make = functools.partial(_translator_of_gpu, options) if on_gpu else lambda _: translator
-        self._make, self._fork = make, not on_gpu
+        is_loader = self._on_gpu and self._num_devices > 1  # the networks on the GPUs are those of the processes
+        precision = noted_precision(options)
+        if precision == "auto" and is_loader:
+            precision = fastest_precision(torch.device("cuda"))
+        self._translator = translator = build_translator(
+            options, models, "cpu" if is_loader else options.device, "fp32" if is_loader else precision
+        )
+        self._precision = precision if is_loader else translator.precision
+        self._resumable = Resumable(options, rank, models, self._precision)
         self._demands = Demands(translator.tokenizer, whole_words=translator.puts_spaces, exclude=options.exclude)
         self._inputs = Inputs(options, rank, self._demands)
-        references = None if options.score_only else self._inputs.references
-        self._account = Account(options, translator, references)
+        self._account = Account(options, translator, None if options.score_only else self._inputs.references)
 
-    def run(self) -> None:
-        """Translate everything, then report."""
-        start = time.perf_counter()
+    def run(self, progress: Progress | None = None) -> None:
+        """Translate everything, then report.
+
+        Args:
+            progress: kept up to date.
+        """
+        progress, start = progress or Progress(), time.perf_counter()
         with contextlib.ExitStack() as stack:
-            inputs = stack.enter_context(self._inputs)
-            wanted = self._resumable.wanted(inputs.check())
+            inputs, resumable = stack.enter_context(self._inputs), stack.enter_context(self._resumable)
+            lines = inputs.check()
+            if resumable.is_complete():
+                return
+            wanted = resumable.wanted(lines)
             writer = stack.enter_context(Writer(self._options, self._translator.tokenizer))
-            self._engine: Translator | Workers = self._translator
-            if self._num_devices > 1:
-                self._engine = stack.enter_context(Workers(self._make, self._num_devices, fork=self._fork))
+            resumable.begin()
+            self._engine = self._start_engine(stack)
             for window in inputs.windows(wanted):
-                translations = self._translate(window)
-                remarks = [
-                    self._account.remarks(*each)
-                    for each in zip(window.units, translations, window.demands, strict=True)
-                ]
-                writer.write(window.units, translations, remarks)
-                for unit, its_remarks in zip(window.units, remarks, strict=True):
-                    for remark in its_remarks:
-                        logger.warning("line %d: %s", unit.number, remark)
-                self.lines_done += len(window.units)
-                logger.info("%d lines done", self.lines_done)
-        self._resumable.end()
-        seconds = time.perf_counter() - start
-        speed = self.lines_done / max(seconds, 1e-9)
-        logger.warning("%d lines in %.1f s (%.1f lines/s)%s", self.lines_done, seconds, speed, self._account.summary())
+                self._translate_window(window, writer)
+                progress.lines_done += len(window.units)
+                logger.info("%d lines done", progress.lines_done)
+        done, seconds = progress.lines_done, time.perf_counter() - start
+        speed = done / max(seconds, 1e-9)
+        logger.warning("%d lines in %.1f s (%.1f lines/s)%s", done, seconds, speed, self._account.summary())
         self._account.print_scores()
+
+    def _start_engine(self, stack: contextlib.ExitStack) -> Translator | Workers:
+        if self._num_devices == 1:
+            return self._translator
+        is_copy = not self._on_gpu and CAN_COPY
+        load = functools.partial(_translator_of_worker, self._options, self._precision)
+        make = (lambda _: self._translator) if is_copy else load
+        return stack.enter_context(Workers(make, self._num_devices, fork=is_copy))
+
+    def _translate_window(self, window: Window, writer: Writer) -> None:
+        translations = self._translate(window)
+        of_lines = zip(window.units, translations, window.demands, strict=True)
+        remarks = [self._account.remarks(*each) for each in of_lines]
+        writer.write(window.units, translations, remarks)
+        for unit, its_remarks in zip(window.units, remarks, strict=True):
+            for remark in its_remarks:
+                logger.warning("line %d: %s", unit.number, remark)
 
     def _translate(self, window: Window) -> list[Translation]:
         lines, numbers = [unit.text for unit in window.units], [unit.number for unit in window.units]
         if self._options.score_only:
             return self._scored(lines, window.references or [])
-        is_free = not any(window.demands)
+        is_free = not any(map(any, window.demands))
         constraints = None if is_free else [self._demands.constraints(demand) for demand in window.demands]
         return self._engine.translate_batch(lines, constraints, numbers)
 

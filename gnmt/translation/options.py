@@ -108,6 +108,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("--resume-output with a standard stream, expected files for --input and --output")
     if options.resume_output and (options.reference or options.paragraphs):
         raise ConfigError("--resume-output with --reference or --paragraphs, expected it without them")
+    if options.resume_output and options.alignments == "-":
+        raise ConfigError("--resume-output with --alignments to standard output, expected a file for them")
     if options.paragraphs and options.constraints:
         raise ConfigError("--paragraphs with --constraints: a demand is on one sentence; write one sentence a line")
     if options.score_only and (options.temperature or options.constraints or options.exclude or options.paragraphs):

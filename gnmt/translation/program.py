@@ -6,9 +6,12 @@ import signal
 import sys
 from pathlib import Path
 
-from gnmt.translation.job import Job
+import torch
+
+from gnmt.translation.job import Job, Progress
 from gnmt.translation.options import parse_arguments
 from gnmt.translation.ranks import Rank, find_rank, merge, options_of_rank
+from gnmt.translation.resume import note_of
 from gnmt.translation.streams import abandon_stdout
 
 
@@ -22,35 +25,32 @@ def translate(arguments: list[str]) -> int:
     level = logging.ERROR if options.quiet else logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # workers are ended on the way out
-    rank, output = find_rank(), Path(options.output)
-    if rank.world_size > 1:
-        options = options_of_rank(options, rank)
-    if rank.world_size == 1 or not Path(options.output).exists():
-        status = _run(options, rank)
-        if status:
-            return status
-    if rank.world_size > 1 and merge(output, rank.world_size):
-        print(f"all {rank.world_size} parts are in {output}", file=sys.stderr)
-    return 0
-
-
-def _run(options: argparse.Namespace, rank: Rank) -> int:
-    job = None
+    rank = find_rank()
+    progress = Progress()
     try:
-        job = Job(options, rank)
-        job.run()
+        return _run(options, rank, progress)
     except BrokenPipeError:
         abandon_stdout()
-        print(f"error: the output was closed after {job.lines_done if job else 0} lines", file=sys.stderr)
+        print(f"error: the output was closed after {progress.lines_done} lines", file=sys.stderr)
         return 1
     except OSError as error:
         abandon_stdout()
-        print(f"error: {error.strerror or error} after {job.lines_done if job else 0} lines", file=sys.stderr)
+        name = f"{error.filename}: " if error.filename else ""
+        print(f"error: {name}{error.strerror or error} after {progress.lines_done} lines", file=sys.stderr)
         return 1
-    except (FloatingPointError, MemoryError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (FloatingPointError, MemoryError, torch.OutOfMemoryError) as error:
+        print(f"error: {str(error).splitlines()[0]} (after {progress.lines_done} lines)", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"interrupted after {job.lines_done if job else 0} lines", file=sys.stderr)
+        print(f"interrupted after {progress.lines_done} lines", file=sys.stderr)
         return 130
+
+
+def _run(options: argparse.Namespace, rank: Rank, progress: Progress) -> int:
+    if rank.world_size == 1:
+        Job(options, rank).run(progress)
+        return 0
+    Job(options_of_rank(options, rank), rank).run(progress)
+    if merge(Path(options.output), rank.world_size, note_of):
+        print(f"all {rank.world_size} parts are in {options.output}", file=sys.stderr)
     return 0

@@ -1,16 +1,16 @@
 """One command on many machines: `srun` or `torchrun` start it as several ranks, each translates a part of the file."""
 
 import argparse
-import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from gnmt.errors import ConfigError
-from gnmt.files import locked, new_file
+from gnmt.files import lock, new_file
 
 # The launchers' variables for the own number and the number of all; SLURM_NTASKS is set without any launcher too.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
@@ -66,33 +66,41 @@ def options_of_rank(options: argparse.Namespace, rank: Rank) -> argparse.Namespa
         raise ConfigError("several ranks with a standard stream, expected files for --input and --output")
     if options.reference or options.alignments or options.paragraphs or options.score_only:
         raise ConfigError("several ranks with --reference, --alignments, --paragraphs or --score-only: use one process")
+    if options.precision == "auto":
+        raise ConfigError("several ranks with --precision auto, which each would measure for itself: name a precision")
     local = os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID"))
     on_own_gpu = options.device == "auto" and local is not None and torch.cuda.is_available()
     changes = {
         "output": str(rank.part(Path(options.output))),
         "resume_output": True,
-        "device": f"cuda:{local}" if on_own_gpu else options.device,
+        # A launcher may show each rank only its own GPU.
+        "device": f"cuda:{int(local) % torch.cuda.device_count()}" if on_own_gpu and local else options.device,
     }
     return argparse.Namespace(**{**vars(options), **changes})
 
 
-def merge(output: Path, world_size: int) -> bool:
+def merge(output: Path, world_size: int, notes: Callable[[Path], Path]) -> bool:
     """Put the parts together in order, if all are there; whoever finishes last does it.
+
+    Args:
+        output: the file of all lines.
+        world_size: number of parts.
+        notes: the name of the note beside a part, which goes with it.
 
     Returns:
         whether this call did.
     """
     parts = [Rank(number, world_size).part(output) for number in range(world_size)]
-    lock = output.with_name(f".{output.name}.merge")
-    with contextlib.suppress(ConfigError), locked(lock):
-        if not all(part.exists() for part in parts):
-            return False
-        with new_file(output) as whole, whole.open("wb") as target:
-            for part in parts:
-                with part.open("rb") as source:
-                    shutil.copyfileobj(source, target)
-        for part in parts:
-            part.unlink()
-        shutil.rmtree(lock)
-        return True
-    return False
+    with output.with_name(f".{output.name}.merge").open("w") as file:
+        lock(file, wait=True)
+        is_last = all(part.exists() for part in parts)
+        if is_last:
+            with new_file(output) as whole, whole.open("wb") as target:
+                for part in parts:
+                    with part.open("rb") as source:
+                        shutil.copyfileobj(source, target)
+            for path in (*parts, *map(notes, parts)):
+                path.unlink(missing_ok=True)
+        if is_last or output.exists():
+            Path(file.name).unlink(missing_ok=True)
+    return is_last

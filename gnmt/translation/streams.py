@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from gnmt.errors import ConfigError
+from gnmt.errors import ConfigError, DataError
 from gnmt.lines import open_bytes
 
 
@@ -43,8 +43,13 @@ def open_output(path: str, *, append: bool = False) -> Iterator[BinaryIO]:
         stream = written.open("ab" if append else "wb")
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from None
-    with stream:
-        yield stream
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        if written != output and written.stat().st_size == 0:
+            written.unlink()  # nothing is lost, and nothing has to be continued
+        raise
     if written != output:
         written.replace(output)
 
@@ -64,6 +69,20 @@ def is_regular(stream: BinaryIO) -> bool:
     return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
 
 
+def check_inputs(inputs: Iterable[str]) -> None:
+    """Refuse inputs that are not there, `-` for standard input, before any work is done.
+
+    Raises:
+        DataError: the first of them.
+        ConfigError: standard input is closed.
+    """
+    for path in inputs:
+        if path == "-" and sys.stdin is None:
+            raise ConfigError("standard input is closed; open it, or name a file with --input")
+        if path != "-" and not Path(path).exists():
+            raise DataError(f"cannot read {path}: No such file or directory")
+
+
 def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool) -> None:
     """Refuse outputs that would destroy something, or could not be written, before any work is done.
 
@@ -77,15 +96,14 @@ def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool
     """
     inputs = list(inputs)
     named = [Path(output) for output in outputs if output != "-"]
-    for side, named_side, stream in (("input", inputs, sys.stdin), ("output", outputs, sys.stdout)):
-        if "-" in named_side and stream is None:
-            raise ConfigError(f"standard {side} is closed; open it, or name a file with --{side}")
+    if "-" in outputs and sys.stdout is None:
+        raise ConfigError("standard output is closed; open it, or name a file with --output")
     if len(outputs) > len(named) + 1:
         raise ConfigError("two outputs to standard output; name a file for one of them")
-    if "-" in outputs and "-" in inputs:
-        streams = os.fstat(0), os.fstat(1)
-        if stat.S_ISREG(streams[1].st_mode) and os.path.samestat(*streams):
-            raise ConfigError("standard input and standard output are the same file; write to another one")
+    is_file = "-" in outputs and stat.S_ISREG(os.fstat(1).st_mode)
+    if is_file and (same := [path for path in inputs if _is_file(path, os.fstat(1))]):
+        side = "standard input" if same[0] == "-" else same[0]
+        raise ConfigError(f"{side} is read and standard output is the same file; write to another one")
     for output in named:
         if output.is_dir():
             raise ConfigError(f"output {output} is a folder; name a file")
@@ -111,7 +129,14 @@ def check_outputs(outputs: Sequence[str], inputs: Iterable[str], *, resume: bool
 
 def _same_file(first: str, second: Path) -> bool:
     with contextlib.suppress(OSError):
-        return os.path.samestat(os.fstat(0) if first == "-" else Path(first).stat(), second.stat())
+        return _is_file(first, second.stat())
+    return False
+
+
+def _is_file(path: str, found: os.stat_result) -> bool:
+    """Whether the file of this name, or standard input, is the one that was found."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(0) if path == "-" else Path(path).stat(), found)
     return False
 
 

@@ -1,12 +1,13 @@
 """Several processes that translate the same windows: CPU cores, or GPUs."""
 
+import functools
 import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 
@@ -14,6 +15,10 @@ from gnmt.errors import ConfigError, GNMTError
 from gnmt.search.constraints import Constraints
 from gnmt.translator import Translation, Translator
 
+T = TypeVar("T")
+
+# Whether processes can be copies of this one, which share its memory.
+CAN_COPY = sys.platform == "linux"
 # More processes than this gain little on most machines, and each needs memory of its own.
 _MOST_PROCESSES = 8
 
@@ -48,18 +53,18 @@ def _cores() -> int:
 class Workers:
     """Translators in processes of their own; a window is dealt out so that all have about the same work.
 
-    On CPUs of Linux the processes are copies of this one and share its memory; each computes with one thread, which
-    costs less than many threads that wait for each other at every small product. This process must not have computed
-    with more than one thread before.
+    On CPUs each process computes with one thread, which costs less than many threads that wait for each other at every
+    small product.
 
     Args:
-        make: makes the translator of worker k; where processes cannot be copied it must pickle.
+        make: makes the translator of worker k; it must pickle if the processes are no copies.
         count: number of processes.
-        fork: whether to copy this process.
+        fork: whether they are copies of this one (only if `CAN_COPY`), which share its memory; it must not have
+            computed with more than one thread before.
     """
 
     def __init__(self, make: Callable[[int], Translator], count: int, *, fork: bool) -> None:
-        context: Any = multiprocessing.get_context("fork" if fork and sys.platform == "linux" else "spawn")
+        context: Any = multiprocessing.get_context("fork" if fork else "spawn")
         self._connections: list[Connection] = []
         self._processes = []
         threads = max(1, _cores() // count)
@@ -125,17 +130,23 @@ def _work(
     for other in others:
         other.close()
     torch.set_num_threads(threads)
-    translator = make(k)
+    translator, failure = _try(lambda: make(k))
     while True:
         try:
             lines, constraints, numbers = connection.recv()
         except (EOFError, OSError):  # the parent has ended
             return
+        if translator is not None:
+            answer, failure = _try(functools.partial(translator.translate_batch, lines, constraints, numbers))
         try:
-            answer: object = translator.translate_batch(lines, constraints, numbers)
-        except (GNMTError, FloatingPointError, MemoryError) as error:
-            answer = error
-        try:
-            connection.send(answer)
+            connection.send(failure or answer)
         except OSError:
             return
+
+
+def _try(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """What a call returns, or the error that the parent process shall raise."""
+    try:
+        return call(), None
+    except (GNMTError, FloatingPointError, MemoryError, OSError, RuntimeError) as error:
+        return None, error

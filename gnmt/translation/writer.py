@@ -4,7 +4,7 @@ import argparse
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from gnmt.errors import ConfigError
 from gnmt.tokenizer import Tokenizer
@@ -13,23 +13,14 @@ from gnmt.translation.streams import open_output
 from gnmt.translation.units import Unit
 from gnmt.translator import Translation
 
+if TYPE_CHECKING:
+    from gnmt.translation.plots import AttentionPlots
+
 
 def output_files(options: argparse.Namespace) -> list[tuple[str, int]]:
     """The outputs that the command line names, `-` for standard output, and the lines of each for an input line."""
     links = [(options.alignments, 1)] if options.alignments else []
     return [(options.output, 1 if options.format == "json" else options.n_best), *links]
-
-
-def check_plot_folder(path: str) -> None:
-    """Make the folder of the pictures.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--attention-plot {path} cannot be used as a folder: {error.strerror}") from None
 
 
 class Writer:
@@ -38,10 +29,14 @@ class Writer:
     Args:
         options: the parsed command line.
         tokenizer: of the model.
+
+    Raises:
+        ConfigError: an output cannot be written.
     """
 
     def __init__(self, options: argparse.Namespace, tokenizer: Tokenizer) -> None:
         self._options, self._tokenizer = options, tokenizer
+        self._plots = _plots(options.attention_plot) if options.attention_plot else None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,21 +59,27 @@ class Writer:
         else:
             with_scores = options.with_scores or options.score_only
             texts = [text_lines(translation, options.n_best, with_scores) for translation in translations]
-        if options.attention_plot:
-            self._plot(units, translations)
+        if self._plots:
+            self._plot(self._plots, units, translations)
         for links in self._links:
             links.write("".join(alignment_line(each, tokenizer) for each in translations).encode("utf-8"))
             links.flush()
         self._target.write("".join(texts).encode("utf-8"))
         self._target.flush()
 
-    def _plot(self, units: Sequence[Unit], translations: Sequence[Translation]) -> None:
-        from gnmt.translation.plots import AttentionPlots  # loading matplotlib takes a while
-
-        plots = AttentionPlots(Path(self._options.attention_plot))
+    def _plot(self, plots: "AttentionPlots", units: Sequence[Unit], translations: Sequence[Translation]) -> None:
         for unit, translation in zip(units, translations, strict=True):
             parts = zip(translation.sources, translation.hypotheses[0].parts, strict=True)
             for i, (ids, part) in enumerate(parts, start=1):
                 if part.attention is not None and part.tokens:
                     name = f"{unit.number}" if i == 1 else f"{unit.number}-{i}"
                     plots.draw(name, self._tokenizer.pieces(ids), self._tokenizer.pieces(part.tokens), part.attention)
+
+
+def _plots(folder: str) -> "AttentionPlots":
+    from gnmt.translation.plots import AttentionPlots  # loading matplotlib takes a while
+
+    try:
+        return AttentionPlots(Path(folder))
+    except OSError as error:
+        raise ConfigError(f"--attention-plot {folder} cannot be used as a folder: {error.strerror}") from None

@@ -18,6 +18,7 @@ from gnmt.checkpoint import load_model
 from gnmt.errors import DataError
 from gnmt.translation.job import Job
 from gnmt.translation.options import parse_arguments
+from gnmt.translation.ranks import Rank
 from gnmt.translation.resume import Resumable
 
 TEXT = (
@@ -90,7 +91,9 @@ def test_demands_from_a_file(translate, tmp_path):
     assert lines[1] == ""
     assert "heute" in lines[2]
     demands.write_text("\n")
-    assert_refused(translate("--constraints", demands), "ends before line 2")
+    result = translate("--constraints", demands)
+    assert (result.returncode, result.stdout.count(b"\n")) == (2, 1)
+    assert b"ends before line 2" in result.stderr
 
 
 def test_given_translations_are_scored(translate, tmp_path):
@@ -120,11 +123,12 @@ def test_sampling_draws_as_many_as_are_written(translate):
     assert one != translate("--temperature", "1", "--seed", "6").stdout
 
 
-def interrupted(model_folder, options, lines, written):
+def interrupted(model_folder, options, written):
     """Leave what a run that was killed leaves."""
     arguments = parse_arguments(["-m", str(model_folder), *map(str, options)])
-    Resumable(arguments, [load_model(model_folder)], "fp32").wanted(lines)
-    Path(f"{arguments.output}.part").write_text(written)
+    with Resumable(arguments, Rank(0, 1), [load_model(model_folder)], "fp32") as resumable:
+        resumable.begin()
+        Path(f"{arguments.output}.part").write_text(written)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def test_a_run_with_other_options_is_not_continued(translate, model_folder, tmp_
     for name in ("in", "other"):
         (tmp_path / name).write_text("The light\nThe door\n")
     options = ["-b", "3", "-i", tmp_path / "in", "-o", tmp_path / "out"]
-    interrupted(model_folder, options, range(2), "Das\n")
+    interrupted(model_folder, options, "Das\n")
     changed = [tmp_path / "other" if argument == "other" else argument for argument in changed]
     assert_refused(translate(*options, "--resume-output", *changed), f"was begun with {mentioned}", "delete it")
     assert (tmp_path / "out.part").read_text() == "Das\n"
@@ -154,8 +158,8 @@ def test_what_cannot_be_continued_is_refused(translate, model_folder, tmp_path):
     source.write_text("The light\n")
     options = ["-b", "3", "-i", source, "-o", tmp_path / "out"]
     part.write_text("Das\n")
-    assert_refused(translate(*options, "--resume-output"), "out.part.options cannot be read")
-    interrupted(model_folder, options, range(1), "Das\nDie\n")
+    assert_refused(translate(*options, "--resume-output"), "out.part.options does not say how")
+    interrupted(model_folder, options, "Das\nDie\n")
     assert_refused(translate(*options, "--resume-output"), "has 2 lines, more than the 1")
     part.unlink()
     assert translate(*options, "--resume-output").returncode == 0
@@ -170,7 +174,7 @@ def test_alignments_are_continued_with_their_translations(translate, model_folde
     whole = output.read_text().splitlines(keepends=True), links.read_text().splitlines(keepends=True)
     for path in (output, links):
         path.unlink()
-    interrupted(model_folder, options, range(3), "".join(whole[0][:1]))
+    interrupted(model_folder, options, "".join(whole[0][:1]))
     Path(f"{links}.part").write_text("".join(whole[1][:2]) + "0-")
     assert b"resumed behind line 1" in translate(*options, "--resume-output").stderr
     assert (output.read_text(), links.read_text()) == tuple(map("".join, whole))
@@ -181,7 +185,7 @@ def test_a_resumed_run_goes_on_with_its_lines_demands(translate, model_folder, t
     source.write_text("The light\nThe door\nA sensor\n")
     demands.write_text('{"prefix": "Das"}\n{"prefix": "Die"}\n{"prefix": "Ein"}\n')
     options = ["-b", "3", "-i", source, "-o", output, "--constraints", demands]
-    interrupted(model_folder, options, range(3), "Das\nDie\n")
+    interrupted(model_folder, options, "Das\nDie\n")
     translate(*options, "--resume-output")
     assert [line.split()[0][:3] for line in output.read_text().splitlines()] == ["Das", "Die", "Ein"]
     demands.write_text("\n\n")
@@ -313,7 +317,7 @@ def test_a_rank_that_was_interrupted_goes_on_behind_its_last_line(run, model_fol
     source.write_bytes(TEXT * 2)
     whole = run("translate.py", "-m", model_folder, "-b", "2", "-i", source).stdout.splitlines(keepends=True)
     part_options = ["-b", "2", "-i", source, "-o", tmp_path / "out.rank-1-of-2"]
-    interrupted(model_folder, part_options, range(6, 12), b"".join(whole[6:8]).decode() + "half a l")
+    interrupted(model_folder, part_options, b"".join(whole[6:8]).decode() + "half a l")
     for number in ("0", "1"):
         options = ["-m", model_folder, "-b", "2", "-i", source, "-o", output]
         result = run("translate.py", *options, RANK=number, WORLD_SIZE="2")
