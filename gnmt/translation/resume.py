@@ -76,6 +76,7 @@ class Resumable:
             except OSError as error:
                 raise ConfigError(f"cannot write {self._note}: {error.strerror}") from None
             if not lock(self._file):
+                self._file.close()
                 raise ConfigError(f"{self._outputs[0][0]} is being written by another process; wait for it")
         return self
 
