@@ -4,6 +4,9 @@ import os
 import sys
 from collections.abc import Callable
 
+# What torch says on CPUs, on devices and in cuBLAS or cuDNN.
+_OUT_OF_MEMORY = ("allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
+
 
 class GNMTError(Exception):
     """Base of all errors that are the input's fault; the programs print it in one line and exit with status 2."""
@@ -19,6 +22,13 @@ class DataError(GNMTError):
 
 class CheckpointError(GNMTError):
     """A model folder or checkpoint is missing, incomplete, damaged or of another kind."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error means that the machine or its device has no memory left, in Python's words or in torch's."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def run_program(main: Callable[[], int]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnmt.checkpoint import load_model, save_model
 from gnmt.data.bitext import hide_progress_bars
-from gnmt.errors import DataError
+from gnmt.errors import DataError, is_out_of_memory
 from gnmt.metrics import Scores
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.training.card import model_card
@@ -32,6 +32,7 @@ def train(arguments: list[str]) -> Scores | None:
     Raises:
         GNMTError: the configuration, the corpus or the checkpoint cannot be used.
         FloatingPointError: the training diverged.
+        MemoryError: there is not enough memory.
         KeyboardInterrupt: it was interrupted, and `last.ckpt` is written.
     """
     keep_compiled_kernels()
@@ -40,7 +41,7 @@ def train(arguments: list[str]) -> Scores | None:
         if cli.config.ckpt_path is not None and _is_finished(cli):
             return None
         _log_summary(cli)
-        with _interruptible(cli):
+        with _explained(cli):
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=cli.config.ckpt_path, weights_only=True)
         return _finish(cli)
 
@@ -69,7 +70,9 @@ def _is_finished(cli: TrainingCLI) -> bool:
 
 
 @contextlib.contextmanager
-def _interruptible(cli: TrainingCLI) -> Iterator[None]:
+def _explained(cli: TrainingCLI) -> Iterator[None]:
+    """Say of what ends a run before its time how it goes on."""
+
     def advice() -> str:
         has_checkpoint = (cli.run_folder / "checkpoints" / "last.ckpt").exists()
         return "continue with --ckpt_path last" if has_checkpoint else "start it again"
@@ -78,6 +81,13 @@ def _interruptible(cli: TrainingCLI) -> Iterator[None]:
         yield
     except FloatingPointError as error:
         raise FloatingPointError(f"{error} and {advice()}") from None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MemoryError(
+            f"there is not enough memory at step {cli.trainer.global_step}; lower data.batch.tokens_per_batch, now "
+            f"{cli.config.data.batch.tokens_per_batch}, and {advice()}"
+        ) from None
     except SystemExit:  # what Lightning makes of Ctrl-C
         logger.warning("interrupted at step %d; %s", cli.trainer.global_step, advice())
         raise KeyboardInterrupt from None
@@ -94,7 +104,7 @@ def _finish(cli: TrainingCLI) -> Scores | None:
             "raise trainer.max_epochs or max_steps, or validate more often, and continue with --ckpt_path last"
         )
     if cli.datamodule.has_test:
-        with _interruptible(cli):
+        with _explained(cli):
             cli.trainer.test(cli.model, cli.datamodule, ckpt_path=str(best), weights_only=True, verbose=False)
     if not cli.trainer.is_global_zero:
         return None
@@ -135,11 +145,11 @@ def _quiet_libraries() -> None:
 
 
 def main() -> int:
-    """Run `train.py`: exit status 0, or 1 if the training diverged or the disk failed."""
+    """Run `train.py`: exit status 0, or 1 if the training diverged, or memory or the disk failed."""
     _quiet_libraries()
     try:
         scores = train(sys.argv[1:])
-    except (FloatingPointError, OSError) as error:
+    except (FloatingPointError, MemoryError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if scores:

@@ -154,6 +154,21 @@ def test_divergence_ends_the_run_with_one_line(train):
     assert b"Traceback" not in result.stderr
 
 
+def test_a_lack_of_memory_ends_the_run_with_one_line(train, tmp_path, monkeypatch):
+    (tmp_path / "greedy.py").write_text(
+        "import torch\nfrom lightning.pytorch.callbacks import Callback\n\n\n"
+        "class Greedy(Callback):\n    def on_before_backward(self, *_):\n        torch.empty(1 << 60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    result = train(**{"trainer.callbacks+": "greedy.Greedy"})
+    assert result.returncode == 1
+    last = result.stderr.decode().splitlines()[-1]
+    assert last == (
+        "error: there is not enough memory at step 0; lower data.batch.tokens_per_batch, now 300, and start it again"
+    )
+    assert b"Traceback" not in result.stderr
+
+
 def test_options_that_print_go_to_standard_output(run):
     assert b"tokens_per_batch" in run("train.py", "--print_config").stdout
     assert b"--model.network.hidden_size" in run("train.py", "--help").stdout
