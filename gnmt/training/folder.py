@@ -49,9 +49,10 @@ def only_run_in(folder: Path) -> AbstractContextManager[None]:
 
 
 def kept_precision(folder: Path) -> str | None:
-    """The precision that a run was trained with so far; None if its `config.yaml` is not there or does not say."""
+    """The precision that a run was trained with so far; None if its `config.yaml` is not there or leaves it open."""
     try:
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        return str(settings["trainer"]["precision"])
+        precision = settings["trainer"]["precision"]
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
         return None
+    return None if precision is None else str(precision)

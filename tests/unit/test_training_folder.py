@@ -1,9 +1,9 @@
-"""Which process of a run has the say over its folder."""
+"""Which process of a run has the say over its folder, and what a resumed run takes from it."""
 
 import pytest
 from lightning.pytorch.utilities import rank_zero_only
 
-from gnmt.training.folder import is_first_process
+from gnmt.training.folder import is_first_process, kept_precision
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,20 @@ def test_the_first_process_is_known_by_rank_and_machine(monkeypatch, rank, node,
     if node is not None:
         monkeypatch.setenv("NODE_RANK", node)
     assert is_first_process() == is_first
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ("trainer:\n  precision: bf16-mixed\n", "bf16-mixed"),
+        ("trainer:\n  precision: 32\n", "32"),
+        ("trainer:\n  precision: null\n", None),
+        ("trainer: {}\n", None),
+        ("[]\n", None),
+        (None, None),
+    ],
+)
+def test_only_a_precision_that_is_named_is_kept(tmp_path, config, kept):
+    if config is not None:
+        (tmp_path / "config.yaml").write_text(config)
+    assert kept_precision(tmp_path) == kept
