@@ -54,6 +54,49 @@ def test_patience_counts_validations_that_improve_neither_score_nor_loss(checks,
     assert validations(by_bleu(), *checks) == stopped_at
 
 
+def by_loss(**settings):
+    return EarlyStopping("val/loss", mode="min", patience=2, check_on_train_epoch_end=False, **settings)
+
+
+def test_a_gain_of_loss_below_min_delta_is_none_where_loss_is_monitored(caplog):
+    caplog.set_level(logging.INFO)
+    checks = [(0.0, 5.0), (0.0, 4.9), (0.0, 4.89), (0.0, 4.88)]
+    assert validations(by_loss(), *checks) is None
+    assert validations(by_loss(min_delta=0.05), *checks) == 4
+    assert "; val/loss is better than 4.900 by no more than min_delta; 2 of 2 " in caplog.records[-1].getMessage()
+
+
+@pytest.mark.parametrize(
+    ("stopping", "check", "told"),
+    [
+        (by_loss(), (0.0, float("nan")), "the best val/loss was 5.000; val/loss is not finite"),
+        (
+            by_loss(divergence_threshold=6.0),
+            (0.0, 7.0),
+            "the best val/loss was 5.000; val/loss went beyond divergence_threshold",
+        ),
+        (
+            by_loss(stopping_threshold=3.0),
+            (0.0, 2.0),
+            "the best val/loss so far; val/loss reached stopping_threshold",
+        ),
+        (
+            EarlyStopping("val/bleu", mode="max", stopping_threshold=9.0, check_on_train_epoch_end=False),
+            (12.5, 4.0),
+            "the best val/bleu so far; val/bleu reached stopping_threshold",
+        ),
+    ],
+)
+def test_any_end_is_told_with_its_reason(caplog, stopping, check, told):
+    caplog.set_level(logging.INFO)
+    assert validations(stopping, (1.0, 5.0), check, (1.5, 4.5)) == 2
+    first, second = [record.getMessage() for record in caplog.records]
+    assert "training ends" not in first
+    assert second.endswith(f"; {told}, training ends")
+    validations(stopping, (1.5, 4.5))  # of a run that goes on
+    assert "training ends" not in caplog.records[-1].getMessage()
+
+
 def test_the_count_and_the_best_loss_survive_a_checkpoint_but_patience_is_the_configuration_s():
     before, after = by_bleu(), by_bleu(patience=3)
     validations(before, (1.0, 5.0), (0.5, 6.0))
