@@ -17,7 +17,7 @@ class Position(NamedTuple):
     Attributes:
         epochs: whole ones.
         updates: of all epochs.
-        validations_without_gain: in a row up to then, as early stopping counts.
+        validations_without_gain: in a row up to then, as early stopping counts; 0 if it watched something else.
     """
 
     epochs: int
@@ -25,8 +25,12 @@ class Position(NamedTuple):
     validations_without_gain: int
 
 
-def read_position(checkpoint: Path) -> Position:
+def read_position(checkpoint: Path, stopping: EarlyStopping) -> Position:
     """Read where a checkpoint of `train.py` stands; its weights are not loaded.
+
+    Args:
+        checkpoint: what is read.
+        stopping: whose count is read.
 
     Raises:
         CheckpointError: it does not say.
@@ -35,19 +39,17 @@ def read_position(checkpoint: Path) -> Position:
         found = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
         loop = found["loops"]["fit_loop"]
         (loader,) = loop["state_dict"]["combined_loader"]
-        counts = [state["wait_count"] for key, state in found["callbacks"].items() if key.startswith("EarlyStopping")]
+        count = found["callbacks"].get(stopping.state_key, {"wait_count": 0})["wait_count"]
         is_whole = loop["epoch_loop.batch_progress"]["is_last_batch"]
-        return Position(loader["epoch"] + int(is_whole), found["global_step"], max(counts, default=0))
-    except (KeyError, ValueError, TypeError, OSError, RuntimeError):
+        return Position(loader["epoch"] + int(is_whole), found["global_step"], count)
+    except (AttributeError, KeyError, ValueError, TypeError, OSError, RuntimeError):
         raise CheckpointError(
             f"{checkpoint} does not say how far its run was; continue another one, or start anew without --ckpt_path"
         ) from None
 
 
-def what_would_go_on(position: Position, trainer: Trainer) -> str | None:
-    """What to change to continue a run that is finished under the trainer's settings; None if it is not finished."""
-    stopping = trainer.early_stopping_callback
-    assert isinstance(stopping, EarlyStopping)
+def what_would_go_on(position: Position, trainer: Trainer, stopping: EarlyStopping) -> str | None:
+    """What to change to continue a run that is finished under the present settings; None if it is not finished."""
     if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= position.epochs:
         return "raise --trainer.max_epochs to go on"
     if 0 <= trainer.max_steps <= position.updates:

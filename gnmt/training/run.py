@@ -15,6 +15,7 @@ from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.training.card import model_card
 from gnmt.training.cli import TrainingCLI, build
 from gnmt.training.resume import is_exported, read_position, what_would_go_on
+from gnmt.training.stopping import EarlyStopping
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,10 @@ def train(arguments: list[str]) -> Scores | None:
 
 def _is_finished(cli: TrainingCLI) -> bool:
     """Whether nothing is left to do; says so, or where the run is continued."""
-    position = read_position(Path(cli.config.ckpt_path))
-    advice = what_would_go_on(position, cli.trainer)
+    stopping = cli.trainer.early_stopping_callback
+    assert isinstance(stopping, EarlyStopping)
+    position = read_position(Path(cli.config.ckpt_path), stopping)
+    advice = what_would_go_on(position, cli.trainer, stopping)
     if advice and is_exported(cli.run_folder, cli.datamodule.has_test):
         logger.info(
             "the run in %s is finished (%d epochs, %d updates); %s",

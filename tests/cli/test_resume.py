@@ -88,3 +88,7 @@ def test_an_early_end_is_an_end(train, corpus):
     more = train(**{**settings, "early_stopping.patience": 2}, ckpt_path="last")
     assert more.stdout.startswith(b"BLEU")
     assert updates_of(corpus / "run") > updates
+    updates = updates_of(corpus / "run")
+    other = train(**{**settings, "early_stopping.monitor": "val/chrf"}, ckpt_path="last")
+    assert other.stdout.startswith(b"BLEU")
+    assert updates_of(corpus / "run") > updates
