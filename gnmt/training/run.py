@@ -14,6 +14,7 @@ from gnmt.metrics import Scores
 from gnmt.nn.lstm import keep_compiled_kernels
 from gnmt.training.card import model_card
 from gnmt.training.cli import TrainingCLI, build
+from gnmt.training.folder import is_first_process
 from gnmt.training.resume import is_exported, read_position, what_would_go_on
 from gnmt.training.stopping import EarlyStopping
 
@@ -137,9 +138,13 @@ def _log_summary(cli: TrainingCLI) -> None:
     )
 
 
-def _quiet_libraries() -> None:
-    """Send our own log to stderr, and keep the libraries' remarks about themselves out of it."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+def _set_up_logging() -> None:
+    """Send our own log to stderr, and keep the libraries' remarks about themselves out of it.
+
+    What several processes do alike the first one tells; the others only warn.
+    """
+    level = logging.INFO if is_first_process() else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for library in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(library).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*", category=FutureWarning)
@@ -149,7 +154,7 @@ def _quiet_libraries() -> None:
 
 def main() -> int:
     """Run `train.py`: exit status 0, or 1 if the training diverged, or memory or the disk failed."""
-    _quiet_libraries()
+    _set_up_logging()
     try:
         scores = train(sys.argv[1:])
     except (FloatingPointError, MemoryError, OSError) as error:

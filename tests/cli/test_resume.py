@@ -45,10 +45,12 @@ def test_a_folder_in_use_is_refused(train, corpus):
     assert_refused(train(), "is not empty")
 
 
-def test_only_the_first_process_of_a_run_takes_its_folder(train, corpus):
+def test_only_the_first_process_of_a_run_takes_its_folder_and_tells_what_it_does(train, corpus):
     result = train(**{"trainer.devices": 2, "trainer.strategy": "ddp", "trainer.accelerator": "cpu"})
     assert result.returncode == 0, result.stderr.decode()
     assert (corpus / "run" / "model" / "model.safetensors").exists()
+    lines = {"GNMT with 1 encoder": 1, "training on 64 sentence pairs": 1, "  source  ": 3, "testing on 4 lines": 1}
+    assert {told: result.stderr.decode().count(told) for told in lines} == lines
 
 
 def test_a_resumed_run_says_where_it_goes_on(train, corpus):
