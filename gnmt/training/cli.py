@@ -5,6 +5,8 @@ import difflib
 import glob
 import re
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +160,12 @@ class TrainingCLI(LightningCLI):
 
     def _check_model(self, model: Model) -> None:
         """Refuse to continue a model of another form or of other languages."""
-        found, wanted = model.network.config, self.model.network.config
-        if found != wanted:
-            raise ConfigError(f"{self.config.ckpt_path} holds {found}, the configuration says {wanted}")
+        found, wanted = asdict(model.network.config), asdict(self.model.network.config)
+        if others := [name for name in wanted if found[name] != wanted[name]]:
+            raise ConfigError(
+                f"{self.config.ckpt_path} holds a network of {_settings(found, others)}, the configuration says "
+                f"{_settings(wanted, others)}"
+            )
         languages, data = (model.source_lang, model.target_lang), self.datamodule
         if languages != (data.source_lang, data.target_lang):
             raise ConfigError(
@@ -224,6 +229,10 @@ class TrainingCLI(LightningCLI):
         settings = self.config.clone()
         settings.ckpt_path = None  # how the run was started is no part of what it is
         self.parser.save(settings, self.run_folder / "config.yaml", overwrite=True, multifile=False)
+
+
+def _settings(values: Mapping[str, Any], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in names)
 
 
 def build(arguments: list[str], cli_class: type[TrainingCLI] = TrainingCLI) -> TrainingCLI:

@@ -109,7 +109,10 @@ def test_a_bad_checkpoint_is_refused_and_changes_nothing(train, corpus):
     folder = corpus / "run"
     before = (folder / "config.yaml").read_bytes()
     last = folder / "checkpoints" / "last.ckpt"
-    assert_refused(train(**{"ckpt_path": "last", "model.network.hidden_size": 16}), "hidden_size=16", "hidden_size=8")
+    other = {"ckpt_path": "last", "model.network.hidden_size": 16, "model.network.cell": "gru"}
+    result = train(**other)
+    assert_refused(result, f"{last} holds a network of hidden_size=8, cell=lstm, the configuration says hidden_size=16")
+    assert result.stderr.endswith(b"hidden_size=16, cell=gru\n")
     more = {"ckpt_path": "last", "trainer.max_epochs": 2}
     assert_refused(train(**more, **{"data.train.path": "/nonexistent/{lang}"}), "/nonexistent/en")
     (corpus / "train.fr").write_bytes((corpus / "train.de").read_bytes())
