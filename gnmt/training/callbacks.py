@@ -1,9 +1,8 @@
-"""What happens around the training loop: position, interruption, checkpoints, speed, logs."""
+"""What happens around the training loop: position, interruption, checkpoints, logs."""
 
 import csv
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -20,7 +19,7 @@ from gnmt.files import new_file
 from gnmt.training.data import TranslationData
 
 
-class Position(Callback):
+class BatchCounter(Callback):
     """Counts a batch as done when its update is, so that no checkpoint skips one; stands before other callbacks."""
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
@@ -107,29 +106,6 @@ def checkpoints(folder: Path, monitor: str, mode: str) -> list[Callback]:
         ModelCheckpoint(filename="best", monitor=monitor, mode=mode, save_top_k=1, **shared),
         _LastCheckpoint(filename="last", save_top_k=1, save_on_exception=True, **shared),
     ]
-
-
-class Throughput(Callback):
-    """Logs `train/tokens_per_second`: target tokens of this process over the time of its updates."""
-
-    def __init__(self) -> None:
-        self._tokens, self._seconds, self._start = 0, 0.0, 0.0
-
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Start the clock."""
-        self._start = time.perf_counter()
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
-        """Stop it, and log at the trainer's interval."""
-        self._seconds += time.perf_counter() - self._start
-        self._tokens += int(batch.target_mask.sum())
-        if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            pl_module.log("train/tokens_per_second", self._tokens / self._seconds, prog_bar=True)
-            self._tokens, self._seconds = 0, 0.0
 
 
 class _AppendingWriter(ExperimentWriter):

@@ -26,12 +26,13 @@ from gnmt.training.arguments import (
     register_strict_yaml,
     split_off_configs,
 )
-from gnmt.training.callbacks import Interruption, MetricsFile, Position, RunConfig, Throughput, checkpoints
+from gnmt.training.callbacks import BatchCounter, Interruption, MetricsFile, RunConfig, checkpoints
 from gnmt.training.data import TranslationData
 from gnmt.training.diagnostics import Diagnostics
 from gnmt.training.folder import is_fresh, kept_precision, only_run_in
 from gnmt.training.precision import choose_precision
-from gnmt.training.progress import Progress
+from gnmt.training.progress import ProgressLines
+from gnmt.training.speed import Throughput
 from gnmt.training.stopping import EarlyStopping
 from gnmt.training.task import TranslationTask
 
@@ -182,7 +183,7 @@ class TrainingCLI(LightningCLI):
         # The checkpoint that is exported is the best one in what early stopping watches.
         watched = self.config.early_stopping
         kwargs["callbacks"] = [
-            Position(),
+            BatchCounter(),
             RunConfig(self._write_config),
             *(settings.callbacks or []),
             Throughput(),
@@ -196,7 +197,7 @@ class TrainingCLI(LightningCLI):
         shows_bar = sys.stderr.isatty() if settings.enable_progress_bar is None else settings.enable_progress_bar
         kwargs["enable_progress_bar"] = shows_bar
         if not shows_bar:
-            kwargs["callbacks"].append(Progress())
+            kwargs["callbacks"].append(ProgressLines())
         if settings.enable_model_summary is None:
             kwargs["enable_model_summary"] = False
         return super().instantiate_trainer(**kwargs)

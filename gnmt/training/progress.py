@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback
 
 from gnmt.training.data import TranslationData
+from gnmt.training.speed import UpdateClock
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Interval:
         return True
 
 
-class Progress(Callback):
+class ProgressLines(UpdateClock):
     """Logs epoch, update, training loss, speed, and the time that is left in the epoch.
 
     Loss (nats per token, without smoothing) and speed (target tokens a second, validations not counted) are of the
@@ -45,18 +45,13 @@ class Progress(Callback):
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
+        super().__init__()
         self._interval = Interval(seconds)
-        self._batch_start = 0.0
-        self._clear()
 
-    def _clear(self) -> None:
-        self._updates, self._tokens, self._nats, self._seconds = 0, 0, 0.0, 0.0
-
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Start the clock."""
-        self._batch_start = time.perf_counter()
+    def restart(self) -> None:
+        """Count from zero again, and sum the loss anew."""
+        super().restart()
+        self._nats = 0.0
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -70,18 +65,16 @@ class Progress(Callback):
             batch: what was trained on.
             batch_idx: its number in the epoch.
         """
-        self._seconds += time.perf_counter() - self._batch_start
-        self._updates += 1
-        self._tokens += outputs["tokens"]
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         self._nats = self._nats + outputs["nats"]  # a tensor: adding waits for no device
         if trainer.is_global_zero and self._interval.is_over():
             self._say(trainer)
-            self._clear()
+            self.restart()
 
     def _say(self, trainer: L.Trainer) -> None:
         data: TranslationData = trainer.datamodule  # type: ignore[attr-defined]
         position = data.training_batches.state_dict()  # Lightning's epoch is one too high after some resumptions
-        left = (trainer.num_training_batches - position["batches_done"]) * self._seconds / self._updates
+        left = (trainer.num_training_batches - position["batches_done"]) * self.seconds / self.updates
         logger.info(
             "epoch %d%s, update %d (%d of %d in this epoch): train/loss %.3f nats per token, %s target tokens/s, "
             "%s left in this epoch",
@@ -90,7 +83,7 @@ class Progress(Callback):
             trainer.global_step,
             position["batches_done"],
             trainer.num_training_batches,
-            float(self._nats) / self._tokens,
-            f"{self._tokens * trainer.world_size / self._seconds:,.0f}",
+            float(self._nats) / self.tokens,
+            f"{self.tokens * trainer.world_size / self.seconds:,.0f}",
             datetime.timedelta(seconds=round(left)),
         )

@@ -120,7 +120,7 @@ class TranslationTask(L.LightningModule):
         return share
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor | int]:
-        """Loss of a batch, in nats per token of the global batch; and the sums that `Progress` averages."""
+        """Loss of a batch, in nats per token of the global batch; and the sums that `ProgressLines` averages."""
         sums = self._loss(batch)
         if not sums.smoothed.isfinite():
             raise FloatingPointError(

@@ -228,7 +228,7 @@ def test_a_run_leaves_everything_a_run_should(train, corpus, run):
 
 
 def test_a_run_tells_how_far_it_is(train):
-    lines = {"trainer.callbacks+": "gnmt.training.progress.Progress", "trainer.callbacks.seconds": 0}
+    lines = {"trainer.callbacks+": "gnmt.training.progress.ProgressLines", "trainer.callbacks.seconds": 0}
     result = train(**lines)
     assert result.returncode == 0, result.stderr.decode()
     for told in (b"epoch 1 of 1, update 2 (2 of ", b"the best val/bleu so far\n", b"testing on 4 lines\n"):

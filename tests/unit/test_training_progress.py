@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gnmt.training import progress
-from gnmt.training.progress import Interval, Progress
+from gnmt.training.progress import Interval, ProgressLines
 
 
 @pytest.fixture(name="clock")
@@ -42,7 +42,7 @@ def test_a_line_tells_position_loss_speed_and_what_is_left(clock, caplog):
         global_step=580,
         world_size=1,
     )
-    told = Progress(30)
+    told = ProgressLines(30)
     for _ in range(5):
         told.on_train_batch_start(trainer, None, None, 0)
         clock.now += 7
