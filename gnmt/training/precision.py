@@ -9,7 +9,8 @@ from torch import nn
 _ACCELERATORS_WITH_GPU = ("auto", "gpu", "cuda")
 # bfloat16 rounds to 8 bits: it must be clearly faster to be chosen.
 _CLEARLY = 1.15
-# What is timed is kept this small where the width allows it.
+# What is timed is kept this small, or as small as the fewest rows and steps allow. Wider layers gain alike.
+_MAX_WIDTH = 1024
 _MAX_OPERATIONS, _MAX_SECONDS, _ROUNDS = 2e9, 0.5, 3
 _STEPS, _FEWEST_STEPS = 12, 2
 _MOST_ROWS, _FEWEST_ROWS = 96, 32
@@ -56,10 +57,10 @@ def measure(hidden_size: int, tokens_per_batch: int) -> Timing:
     Precisions take turns, the best of a few calls counts, and one thread does all: several would wait for each other
     wherever another program has one of the processor's cores.
     """
-    steps, rows = _shape(hidden_size, tokens_per_batch)
+    steps, rows, width = _shape(hidden_size, tokens_per_batch)
     with torch.random.fork_rng(devices=[]):
-        layer, product = nn.LSTM(hidden_size, hidden_size), nn.Linear(hidden_size, 2 * hidden_size)
-        x = torch.rand(steps, rows, hidden_size, requires_grad=True)
+        layer, product = nn.LSTM(width, width), nn.Linear(width, 2 * width)
+        x = torch.rand(steps, rows, width, requires_grad=True)
 
     def seconds(is_bf16: bool) -> float:
         start = time.perf_counter()
@@ -79,10 +80,11 @@ def measure(hidden_size: int, tokens_per_batch: int) -> Timing:
     return Timing(*map(min, zip(*rounds, strict=True)))
 
 
-def _shape(hidden_size: int, tokens_per_batch: int) -> tuple[int, int]:
-    """Time steps and rows to measure with: a batch of the run, or as much of it as the limits of time allow."""
-    tokens = _MAX_OPERATIONS / (60 * hidden_size**2)  # 16 H^2 of the layer and 4 H^2 of the product, thrice
+def _shape(hidden_size: int, tokens_per_batch: int) -> tuple[int, int, int]:
+    """Time steps, rows and width to measure with: a batch of the run, or as much of it as the limits of time allow."""
+    width = min(hidden_size, _MAX_WIDTH)
+    tokens = _MAX_OPERATIONS / (60 * width**2)  # 16 H^2 of the layer and 4 H^2 of the product, thrice
     most = min(_MOST_ROWS, max(_FEWEST_ROWS, int(tokens / _FEWEST_STEPS)))
     rows = max(1, min(tokens_per_batch // _STEPS, most))
     rows -= rows % 16 if rows > 16 else 0  # as the batches of training
-    return min(_STEPS, max(_FEWEST_STEPS, int(tokens / rows))), rows
+    return min(_STEPS, max(_FEWEST_STEPS, int(tokens / rows))), rows, width

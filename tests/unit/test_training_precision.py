@@ -32,12 +32,13 @@ def test_gpus_are_not_measured(monkeypatch, supported, chosen):
     assert choose_precision("auto", True, 256, 1000)[0] == chosen
 
 
-@pytest.mark.parametrize(("width", "tokens"), [(8, 20), (256, 1000), (1024, 25000)])
+@pytest.mark.parametrize(("width", "tokens"), [(8, 20), (256, 1000), (1024, 25000), (4096, 25000), (16384, 100)])
 def test_what_is_timed_is_small_enough(width, tokens):
-    steps, rows = precision._shape(width, tokens)
+    steps, rows, timed = precision._shape(width, tokens)
     assert 2 <= steps <= 12
     assert 1 <= rows <= 96
-    assert 60 * width**2 * steps * rows <= 4.1e9
+    assert timed == width or 1024 <= timed < width
+    assert 60 * timed**2 * steps * rows <= 4.1e9
 
 
 def test_measuring_leaves_random_numbers_and_threads_alone():
