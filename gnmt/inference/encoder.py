@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gnmt.inference.layers import lstm_state, lstm_weights
 from gnmt.inference.products import Int8Product, Int8StateProduct
 from gnmt.nn.encoder import Encoder
-from gnmt.nn.lstm import ResidualLayer, reversal_index
+from gnmt.nn.lstm import ResidualLayer, reversal_index, reverse
 
 
 class _Direction:
@@ -53,11 +53,6 @@ class Int8Encoder:
         for forward, backward, combine in self._layers:
             y = forward(h)
             if backward is not None:
-                y = torch.cat([y, _reversed(backward(_reversed(h, reversal)), reversal)], dim=-1)
+                y = torch.cat([y, reverse(backward(reverse(h, reversal)), reversal)], dim=-1)
             h = combine(y, h)
         return h
-
-
-def _reversed(x: Tensor, reversal: Tensor) -> Tensor:
-    """Each row of (S, B, ...) from its last valid position to its first."""
-    return x.flatten(0, 1).index_select(0, reversal).view_as(x)

@@ -42,6 +42,11 @@ def reversal_index(lengths: Tensor, size: int) -> Tensor:
     return (reversed_time * batch + torch.arange(batch, device=lengths.device)).flatten()
 
 
+def reverse(x: Tensor, reversal: Tensor) -> Tensor:
+    """Reverse each row of (T, B, ...) within its own length; `reversal` is the rows' `reversal_index`."""
+    return x.flatten(0, 1).index_select(0, reversal).view_as(x)
+
+
 class SequenceDropout(nn.Module):
     """Dropout of features, with one mask for all time steps of a sequence or with a fresh one at each.
 
@@ -100,9 +105,8 @@ class RecurrentLayer(nn.Module):
         if self.backward_rnn is None:
             return y
         assert reversal is not None
-        z: Tensor = self.backward_rnn(x.flatten(0, 1).index_select(0, reversal).view_as(x))[0]
-        z = z.flatten(0, 1).index_select(0, reversal).view_as(y)
-        return torch.cat([y, z], dim=-1)
+        z: Tensor = self.backward_rnn(reverse(x, reversal))[0]
+        return torch.cat([y, reverse(z, reversal)], dim=-1)
 
     def zero_state(self, like: Tensor, rows: int) -> LayerState:
         """The state at the start, for `rows` rows, on the device and of the type of `like`."""
