@@ -1,6 +1,7 @@
 """The table of the rooms, enforced: imports point downwards, and each library has one home."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -57,6 +58,30 @@ def test_imports_point_downwards_and_libraries_stay_at_home(path):
 @pytest.mark.parametrize("path", [*FILES, ROOT / "translate.py", ROOT / "train.py"], ids=lambda path: path.name)
 def test_files_stay_short(path):
     assert len(path.read_text().splitlines()) <= 300
+
+
+def rooms_in_the_map():
+    """Rows of the table in gnmt/README.md: level, the files and folders of a row, what it says, libraries."""
+    for line in (ROOT / "gnmt" / "README.md").read_text().splitlines():
+        if re.match(r"\| \d", line):
+            _, level, rooms, text, libraries, _ = map(str.strip, line.split("|"))
+            yield int(level), re.findall(r"`([\w./]+)`", rooms), text, set(libraries.split(", "))
+
+
+def test_the_map_names_every_module():
+    named = set()
+    for _, rooms, text, _ in rooms_in_the_map():
+        for name in rooms:
+            named |= {f"{name}{module}.py" for module in re.findall(r"`(\w+)`", text)} if name[-1] == "/" else {name}
+    assert named == {path.relative_to(ROOT / "gnmt").as_posix() for path in FILES if not path.stem.startswith("__")}
+
+
+def test_the_map_says_the_levels_and_the_homes_of_libraries():
+    for level, rooms, _, libraries in rooms_in_the_map():
+        for name in rooms:
+            room = name.removesuffix("/").removesuffix(".py")
+            assert level == int(LEVELS[room]), name
+            assert libraries & HOMES.keys() == {library for library, homes in HOMES.items() if room in homes}, name
 
 
 def test_importing_the_library_is_light():
