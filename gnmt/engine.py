@@ -6,6 +6,7 @@ import torch
 
 from gnmt.config import SearchConfig
 from gnmt.data.padding import pad_sources
+from gnmt.errors import is_out_of_memory
 from gnmt.search.batch import Search
 from gnmt.search.constraints import Constraints
 from gnmt.search.hypotheses import Hypothesis, Request
@@ -90,6 +91,6 @@ class Engine:
 
 def _explained(error: RuntimeError) -> Exception:
     """A lack of memory as what it is, whichever device it comes from; other errors as they are."""
-    if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+    if is_out_of_memory(error):
         return MemoryError("there is not enough memory for this batch size and these lines; lower --batch-size")
     return error

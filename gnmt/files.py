@@ -45,7 +45,8 @@ def lock(file: IO[str], *, wait: bool = False) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError) as error:
-        logger.warning("%s cannot be locked (%s): let no other process write here", file.name, error)
+        reason = getattr(error, "strerror", None) or error
+        logger.warning("%s cannot be locked (%s): let no other process write here", file.name, reason)
     return True
 
 

@@ -6,8 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-import torch
-
+from gnmt.errors import is_out_of_memory
 from gnmt.translation.job import Job, Progress
 from gnmt.translation.options import parse_arguments
 from gnmt.translation.ranks import Rank, find_rank, merge, options_of_rank
@@ -38,8 +37,10 @@ def translate(arguments: list[str]) -> int:
         name = f"{error.filename}: " if error.filename else ""
         print(f"error: {name}{error.strerror or error} after {progress.lines_done} lines", file=sys.stderr)
         return 1
-    except (FloatingPointError, MemoryError, torch.OutOfMemoryError) as error:
-        print(f"error: {str(error).splitlines()[0]} (after {progress.lines_done} lines)", file=sys.stderr)
+    except (FloatingPointError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            raise
+        print(f"error: {str(error).partition(chr(10))[0] or 'out of memory'}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"interrupted after {progress.lines_done} lines", file=sys.stderr)

@@ -28,4 +28,4 @@ def test_a_file_system_without_locks_is_used_with_one_warning(tmp_path, monkeypa
         pass
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert f"{tmp_path} cannot be locked ({os.strerror(number)})" in record.getMessage()
+    assert f"{tmp_path / LOCK} cannot be locked ({os.strerror(number)})" in record.getMessage()
