@@ -22,8 +22,8 @@ class Search:
 
     A sentence is done when none of its unfinished hypotheses can still reach the score of its
     `config.num_hypotheses`-th best finished one, or when all are `config.stop_margin` below it. Its best hypothesis is
-    settled in the same way, and nothing replaces it later: it does not depend on how many are asked for. A beam of one
-    ends with its first finished hypothesis: greedy search. The length limit is each sentence's own.
+    settled in the same way, and what is found later does not replace it: it does not depend on how many are asked for.
+    A beam of one ends with its first finished hypothesis: greedy search. The length limit is each sentence's own.
     Sampling (`config.temperature` above 0) draws K translations of each sentence independently.
 
     Args:
@@ -281,7 +281,8 @@ class Search:
             bound = possible / length_penalty(beams.limits, config.length_penalty)
             can_improve = (bound > beams.worst) & (beams.leading >= beams.worst - config.stop_margin)
             is_settled = (bound <= beams.best) | (beams.leading < beams.best - config.stop_margin)
-            beams.ceilings = np.where(is_settled, beams.best, np.inf)
+            # Once settled it stays so, though the score of an unfinished one may rise again later.
+            beams.ceilings = np.minimum(beams.ceilings, np.where(is_settled, beams.best, np.inf))
         new = np.flatnonzero(~self._done & ~can_improve)
         self._done[new] = True
         beams.log_probs[new] = -np.inf

@@ -18,7 +18,12 @@ def test_wide_beam_equals_exhaustive_search(monkeypatch, alpha, beta):
     # 3 source tokens * 1.0 + 1 = at most 4 tokens; 3 + 9 + 27 prefixes fit into the beam. The eos bias makes
     # hypotheses that reach the limit unfinished rank below the complete ones, which is all that is enumerated.
     config = SearchConfig(
-        beam_size=100, num_hypotheses=12, length_penalty=alpha, coverage_penalty=beta, max_length_factor=1.0
+        beam_size=100,
+        num_hypotheses=12,
+        length_penalty=alpha,
+        coverage_penalty=beta,
+        max_length_factor=1.0,
+        stop_margin=math.inf,
     )
     model = TableModel(vocab_size=5, eos_bias=3.0)
     for sentence in range(6):
@@ -88,7 +93,7 @@ def test_search_stops_only_when_nothing_better_can_appear():
                 p[EOS] = 1.0
             return torch.tensor(p, dtype=torch.float64).log(), torch.full((SOURCE_LENGTH,), 1 / SOURCE_LENGTH)
 
-    ((best,),) = search(Chain(4), [0], SearchConfig(beam_size=2, length_penalty=1.0))
+    ((best,),) = search(Chain(4), [0], SearchConfig(beam_size=2, length_penalty=1.0, stop_margin=math.inf))
     assert best.tokens == (2,) * 8
 
 
