@@ -1,10 +1,16 @@
-"""Words and phrases that must or must not appear in a translation, whatever pieces they are spelled with."""
+"""Words and phrases that must or must not appear in a translation, however they are cut into pieces."""
 
+import bisect
+import functools
+import itertools
 import unicodedata
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
 
-from gnmt.search.constraints import WordPieces
-from gnmt.tokenizer import Tokenizer, normalize
+import numpy as np
+
+from gnmt.search.constraints import Ban, WordPieces
+from gnmt.tokenizer import ALTERED, Tokenizer, normalize
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
@@ -30,18 +36,34 @@ def appears(phrase: str, text: str, *, whole_words: bool = True) -> bool:
     """
     start = text.find(phrase)
     while start >= 0:
-        if not whole_words or (_may_begin(phrase, text[:start]) and _may_end(phrase, text[start + len(phrase) :])):
+        if not whole_words or (may_begin(phrase, text[start - 1 : start]) and may_end(phrase, text, start)):
             return True
         start = text.find(phrase, start + 1)
     return False
 
 
-def _may_begin(phrase: str, before: str) -> bool:
-    return not (before and is_word_character(before[-1]) and is_word_character(phrase[0]))
+def may_begin(phrase: str, before: str) -> bool:
+    """Whether a phrase behind a character (or none) does not go on with a word."""
+    return not (before and is_word_character(before) and is_word_character(phrase[0]))
 
 
-def _may_end(phrase: str, behind: str) -> bool:
-    return not (behind and is_word_character(behind[0]) and is_word_character(phrase[-1]))
+def may_end(phrase: str, text: str, start: int = 0) -> bool:
+    """Whether a phrase that stands in a text at `start` is not gone on with by a word."""
+    behind = text[start + len(phrase) : start + len(phrase) + 1]
+    return not (behind and is_word_character(behind) and is_word_character(phrase[-1]))
+
+
+class Spelling(NamedTuple):
+    """The tokens that bring a phrase into a text.
+
+    Attributes:
+        always: those that have it in them.
+        last: by the beginning of it that the text must end with, and whether a longer word must not go on with that
+            beginning: those that complete it.
+    """
+
+    always: set[int]
+    last: dict[tuple[bytes, bool], set[int]]
 
 
 class PieceTable:
@@ -50,88 +72,117 @@ class PieceTable:
     Attributes:
         bytes_of: of each id; nothing for special ones.
         ids_of: of each such sequence of bytes.
-        mixed: ids of pieces that hold word characters and others, a space at their start left aside.
         words: ids of pieces that go on with a word, or can be gone on with.
+        altered: of the characters that `normalize` alters: spelled in bytes they would hide between the letters of a
+            phrase, or stand for its spaces.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.bytes_of = tokenizer.piece_bytes()
         self.ids_of: dict[bytes, list[int]] = {}
-        self.mixed: list[int] = []
-        ending, continuing = set(), set()
+        ending, continuing = set(), []
         for token, piece in enumerate(self.bytes_of):
             self.ids_of.setdefault(piece, []).append(token)
             text = piece.decode(errors="replace")
-            if len({is_word_character(character) for character in text.removeprefix(" ")}) > 1:
-                self.mixed.append(token)
             is_part_of_letter = len(piece) == 1 and piece[0] >= 0x80  # perhaps
             if is_part_of_letter or (text and is_word_character(text[0])):
-                continuing.add(token)
+                continuing.append(token)
             if is_part_of_letter or (text and is_word_character(text[-1])):
                 ending.add(token)
-        self.words = WordPieces(ending, continuing)
+        self.words = WordPieces(ending, np.array(continuing, dtype=np.int64))
+        self._sorted = sorted(self.ids_of)
+        # All in one, with a byte between them that stands in no text.
+        self._all = b"\xff".join(self._sorted) + b"\xff"
+        self._starts = [0, *itertools.accumulate(len(piece) + 1 for piece in self._sorted)]
+        self._longest = max(map(len, self._sorted))
+        self.spelling = functools.lru_cache(1 << 14)(self._spelling)
+        self.altered = _joined(self.spelling(character, whole_words=False) for character in ALTERED)
+
+    def respelled(self, text: str, bans: Iterable[Ban]) -> tuple[int, ...] | None:
+        """A text in the fewest pieces that the bans allow; None if they allow no spelling of it."""
+        whole = text.encode()
+        found: dict[int, tuple[int, ...]] = {0: ()}
+        for start in range(len(whole)):
+            if start not in found:
+                continue
+            banned = banned_after(found[start], bans)
+            for end in range(start + 1, min(start + self._longest, len(whole)) + 1):
+                # What is spelled as a byte too has a piece with a greater id.
+                token = max(set(self.ids_of.get(whole[start:end], ())) - banned, default=None)
+                if token is not None and (end not in found or len(found[end]) > len(found[start]) + 1):
+                    found[end] = (*found[start], token)
+        return found.get(len(whole))
+
+    def _spelling(self, form: str, *, whole_words: bool) -> Spelling:
+        whole = form.encode()
+        is_word = whole_words and is_word_character(form[0])
+        # A letter in front keeps a phrase at the start of a piece from counting: a longer word may end with the piece.
+        start = "x" if is_word else ""
+        spelling = Spelling(set(), {})
+        for piece in self._holding(whole):
+            if appears(form, start + _text(piece), whole_words=whole_words):
+                spelling.always.update(self.ids_of[piece])
+        for cut in range(max(0 if is_word else 1, len(whole) - self._longest), len(whole)):
+            found: set[int] = set()
+            for piece in self._starting_with(whole[cut:]):
+                if not whole_words or may_end(form, form + _text(piece[len(whole) - cut :])):
+                    found.update(self.ids_of[piece])
+            if found:
+                spelling.last[whole[:cut], is_word] = found
+        return spelling
+
+    def _holding(self, part: bytes) -> Iterator[bytes]:
+        found = self._all.find(part)
+        while found >= 0:
+            i = bisect.bisect_right(self._starts, found)
+            yield self._sorted[i - 1]
+            found = self._all.find(part, self._starts[i])
+
+    def _starting_with(self, beginning: bytes) -> Iterator[bytes]:
+        for i in range(bisect.bisect_left(self._sorted, beginning), len(self._sorted)):
+            if not self._sorted[i].startswith(beginning):
+                break
+            yield self._sorted[i]
 
 
 class ForbiddenPhrases:
     """A ban of phrases for search (`gnmt.search.constraints.Ban`).
 
-    It works on the bytes that pieces stand for, so that no other spelling gets round it. What is spelled as a forbidden
-    phrase and more pieces of the same word is banned too: search cannot know yet that the word will go on.
+    It works on the bytes that pieces stand for, so that a phrase is forbidden however it is cut into pieces. What is
+    spelled as a forbidden phrase and more pieces of the same word is banned too: search cannot know yet that the word
+    will go on. Bytes of characters that `normalize` alters are forbidden as well.
 
     Args:
         phrases: each with something to see in it; one with a small first letter is forbidden with a capital one too.
         table: of the vocabulary that is searched.
         whole_words: whether a phrase may stand inside a piece that is a longer word.
+
+    Attributes:
+        always: (n,) int64, the tokens that have a phrase in them.
     """
 
     def __init__(self, phrases: Iterable[str], table: PieceTable, *, whole_words: bool = True) -> None:
-        self._bytes_of, self._whole_words = table.bytes_of, whole_words
-        self._always: set[int] = set()
-        self._last: dict[bytes, set[int]] = {}
-        for form in {form for phrase in phrases for form in forms(phrase)}:
-            self._forbid(form, table)
-        self._sizes = sorted({len(beginning) for beginning in self._last})
+        self._bytes_of = table.bytes_of
+        spellings = [
+            table.spelling(form, whole_words=whole_words)
+            for form in sorted({form for phrase in phrases for form in forms(phrase)})
+        ]
+        always, self._last = _joined([table.altered, *spellings])
+        self.always = np.array(sorted(always), dtype=np.int64)
+        self._sizes = sorted({len(beginning) for beginning, _ in self._last})
 
     def after(self, tokens: Sequence[int]) -> Set[int]:
         """The tokens that would complete a phrase."""
-        banned = set(self._always)
-        text = self._end_of(tokens, self._sizes[-1] + _LONGEST_CHARACTER if self._sizes else 0)
+        banned: set[int] = set()
+        text = self._end_of(tokens, max(self._sizes, default=0) + _LONGEST_CHARACTER)
         # A decoded text has single spaces only: a space may also fall together with one at the start of the next piece.
         for end in {text, text.rstrip(b" ")}:
-            for size in self._sizes:
-                before, beginning = end[: len(end) - size], end[len(end) - size :]
-                if len(beginning) == size and beginning in self._last and self._is_start(before, beginning):
-                    banned |= self._last[beginning]
+            for size in self._sizes[: bisect.bisect_right(self._sizes, len(end))]:
+                beginning = end[len(end) - size :]
+                banned |= self._last.get((beginning, False), set())
+                if (last := self._last.get((beginning, True))) and not _ends_with_word(end[: len(end) - size]):
+                    banned |= last
         return banned
-
-    def _forbid(self, form: str, table: PieceTable) -> None:
-        """Note the pieces that have the phrase in them and, for each of its beginnings, those that complete it."""
-        whole, longest = form.encode(), max(map(len, table.bytes_of))
-        is_word = self._whole_words and is_word_character(form[0])
-        is_plain = is_word and is_word_character(form[-1])
-        others = table.mixed if is_plain else range(len(table.bytes_of))
-        # A letter in front keeps a phrase at the start of a piece from counting: a longer word may end with the piece.
-        inside = (token for token in others if whole in table.bytes_of[token])
-        start = "x" if is_word else ""
-        self._always.update(t for t in inside if self._appears(form, start + _text(table.bytes_of[t])))
-        self._always.update(table.ids_of.get(b" " + whole, ()))
-        for cut in range(max(0 if is_word else 1, len(whole) - longest), len(whole)):
-            rest = whole[cut:]
-            found = set(table.ids_of.get(rest, ()))
-            for token in others:
-                piece = table.bytes_of[token]
-                if piece.startswith(rest) and not (self._whole_words and not _may_end(form, _text(piece[len(rest) :]))):
-                    found.add(token)
-            if found:
-                self._last.setdefault(whole[:cut], set()).update(found)
-
-    def _appears(self, form: str, text: str) -> bool:
-        return appears(form, text, whole_words=self._whole_words)
-
-    def _is_start(self, before: bytes, beginning: bytes) -> bool:
-        """Whether the beginning of a phrase is no part of a longer word that began before it."""
-        first, last = _text(beginning)[:1] or "x", _text(before[-_LONGEST_CHARACTER:])[-1:]
-        return not (self._whole_words and last and is_word_character(last) and is_word_character(first))
 
     def _end_of(self, tokens: Sequence[int], size: int) -> bytes:
         """At least the last `size` bytes of the text, if it has so many, without spaces behind spaces."""
@@ -142,6 +193,26 @@ class ForbiddenPhrases:
             piece = self._bytes_of[token]
             text = piece + (text.lstrip(b" ") if piece.endswith(b" ") else text)
         return text
+
+
+def banned_after(tokens: Sequence[int], bans: Iterable[Ban]) -> set[int]:
+    """All tokens that must not follow these ones."""
+    return {token for ban in bans for token in (*ban.always.tolist(), *ban.after(tokens))}
+
+
+def _joined(spellings: Iterable[Spelling]) -> Spelling:
+    joined = Spelling(set(), {})
+    for spelling in spellings:
+        joined.always.update(spelling.always)
+        for beginning, tokens in spelling.last.items():
+            joined.last.setdefault(beginning, set()).update(tokens)
+    return joined
+
+
+def _ends_with_word(text: bytes) -> bool:
+    # What is no whole character at its end is shown as one that belongs to no word.
+    last = text[-_LONGEST_CHARACTER:].decode(errors="replace")[-1:]
+    return bool(last) and is_word_character(last)
 
 
 def _text(part: bytes) -> str:

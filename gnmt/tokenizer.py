@@ -1,5 +1,6 @@
 """Text <-> ids with one SentencePiece vocabulary for both sides."""
 
+import functools
 import io
 import re
 import unicodedata
@@ -24,6 +25,8 @@ _TABLE = str.maketrans(
     | dict.fromkeys(_INVISIBLE)
     | _RESERVED
 )
+# The characters that `normalize` alters.
+ALTERED = tuple(character for character in map(chr, _TABLE) if character != " ")
 _SPACES = re.compile(" +")
 
 
@@ -114,6 +117,17 @@ class Tokenizer:
         """Ids of a text, without bos and eos; empty if there is nothing to see in it."""
         ids: list[int] = self._processor.encode(normalize(text))
         return ids
+
+    def encode_inside(self, text: str) -> list[int]:
+        """Ids of a text that stands within a longer one, with no space before it."""
+        ids: list[int] = self._processor.encode(self._stranger + normalize(text))
+        return ids[len(self._processor.encode(self._stranger)) :]
+
+    @functools.cached_property
+    def _stranger(self) -> str:
+        """A character that no piece holds, so that none goes on with what stands behind it."""
+        known = set("".join(self.pieces(range(self.vocab_size))))
+        return next(character for character in map(chr, range(0xE000, 0xF900)) if character not in known)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces that ids stand for; U+2581 at the start of a piece marks the start of a word."""

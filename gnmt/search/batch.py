@@ -9,8 +9,8 @@ from torch import Tensor
 
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError
+from gnmt.search.bans import Bans
 from gnmt.search.candidates import Candidates, best_candidates, sampled_candidates
-from gnmt.search.constraints import repeating
 from gnmt.search.hypotheses import Beams, Finished, Hypothesis, Request, Sentence, widened
 from gnmt.search.model import SearchModel
 from gnmt.search.required import ways_with_requirements
@@ -39,6 +39,7 @@ class Search:
     ) -> None:
         self._model, self._config = model, config
         self._bos_id, self._eos_id, self._keep_attention = bos_id, eos_id, keep_attention
+        self._bans = Bans(config.no_repeat_ngram_size, eos_id)
         self._memory: Any = None
         self._state: Any = None
         self._sentences: list[Sentence] = []
@@ -117,7 +118,7 @@ class Search:
         """
         beams = self._beams
         log_probs, state, attention = self._model.step(self._tensor(beams.tokens), self._state, self._memory)
-        self._ban(log_probs)
+        self._bans.apply(log_probs, self._sentences, beams, ~self._done)
         candidates = self._with_demands(self._candidates(log_probs), log_probs)
         beams.lengths += 1
         weights = attention.float().cpu().numpy() if self._keep_attention or self._config.coverage_penalty else None
@@ -152,38 +153,6 @@ class Search:
             log_probs, self._beams.log_probs, uniform, config.temperature, config.top_k, config.top_p
         )
 
-    def _ban(self, log_probs: Tensor) -> None:
-        """Make impossible what must not follow any hypothesis. A prefix is the caller's: nothing in it is banned."""
-        rows = []
-        for b, sentence in enumerate(self._sentences):
-            length = self._beams.lengths[b]
-            if self._done[b] or not self._is_restricted(sentence, length):
-                continue
-            for k in np.flatnonzero(np.isfinite(self._beams.log_probs[b])):
-                banned = self._banned(sentence, int(k), self._beams.history[b, k, :length].tolist())
-                rows += [(b, int(k), token) for token in banned]
-        if rows:
-            log_probs[tuple(self._tensor(np.array(rows).T))] = -torch.inf
-
-    def _is_restricted(self, sentence: Sentence, length: int) -> bool:
-        prefix, _, forbidden, words = sentence.request.constraints
-        is_free = not (forbidden or words or sentence.progress or self._config.no_repeat_ngram_size)
-        return not is_free and length >= len(prefix)
-
-    def _banned(self, sentence: Sentence, k: int, tokens: list[int]) -> set[int]:
-        """What must not follow a hypothesis: the forbidden, repeated n-grams, a longer word, an end that is early."""
-        prefix, _, forbidden, words = sentence.request.constraints
-        progress = sentence.progress[k] if sentence.progress else None
-        banned = set(forbidden.after(tokens)) if forbidden else set()
-        if size := self._config.no_repeat_ngram_size:
-            banned |= repeating(tokens, size)
-        is_at_end = (prefix and len(tokens) == len(prefix)) or (progress and progress.at_end)
-        if words and is_at_end and tokens[-1] in words.ending:
-            banned |= words.continuing
-        if progress and progress.missing:
-            banned.add(self._eos_id)
-        return banned
-
     def _with_demands(self, candidates: Candidates, log_probs: Tensor) -> Candidates:
         """Candidates under prefixes, whose next token is the only one, and under required sequences."""
         for b, sentence in enumerate(self._sentences):
@@ -213,7 +182,10 @@ class Search:
         return scores
 
     def _prune(self, candidates: Candidates, scores: np.ndarray) -> None:
-        """Drop what is too far below the best: tokens (before any score), and hypotheses once one has finished."""
+        """Drop what is too far below the best: tokens (before any score), and hypotheses once one has finished.
+
+        Tokens that bring a required sequence forward are kept, however improbable.
+        """
         config, beams = self._config, self._beams
         if config.token_pruning < np.inf:
             before = np.take_along_axis(beams.log_probs, candidates.parents, 1)
@@ -221,6 +193,9 @@ class Search:
             best = np.full_like(beams.log_probs, -np.inf)
             np.maximum.at(best, (np.arange(len(best))[:, None], candidates.parents), steps)
             is_far = steps < np.take_along_axis(best, candidates.parents, 1) - config.token_pruning
+            for b, c in np.argwhere(is_far & [[bool(sentence.progress)] for sentence in self._sentences]):
+                required = self._sentences[b].next_tokens(candidates.parents[b, c])
+                is_far[b, c] = candidates.tokens[b, c] not in required
             candidates.log_probs[is_far] = -np.inf
         if config.hypothesis_pruning < np.inf:
             candidates.log_probs[scores < beams.best[:, None] - config.hypothesis_pruning] = -np.inf
@@ -253,7 +228,7 @@ class Search:
         beams, batch = self._beams, np.arange(len(order))
         log_probs, parents, tokens = (np.take_along_axis(array, order, 1) for array in candidates)
         for sentence, its_parents, its_tokens, b in zip(self._sentences, parents, tokens.tolist(), batch, strict=True):
-            if sentence.progress:
+            if sentence.progress and beams.lengths[b] > len(sentence.request.constraints.prefix):
                 sentence.progress = [
                     sentence.progress[parent].after(token)
                     for parent, token in zip(its_parents, its_tokens, strict=True)

@@ -1,7 +1,9 @@
 """What a caller demands of one sentence's translation: a prefix, token sequences that must or must not appear."""
 
 from collections.abc import Iterable, Sequence, Set
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
 
 TokenSequence = tuple[int, ...]
 
@@ -9,8 +11,12 @@ TokenSequence = tuple[int, ...]
 class Ban(Protocol):
     """What must not appear."""
 
+    @property
+    def always(self) -> np.ndarray:
+        """(n,) int64, the tokens that must not appear anywhere."""
+
     def after(self, tokens: Sequence[int]) -> Set[int]:
-        """The tokens that must not follow these ones, which hold all since the start."""
+        """The other tokens that must not follow these ones, which hold all since the start."""
 
 
 class ForbiddenSequences:
@@ -24,10 +30,11 @@ class ForbiddenSequences:
         self._last: dict[TokenSequence, set[int]] = {}
         for sequence in sequences:
             self._last.setdefault(sequence[:-1], set()).add(sequence[-1])
+        self.always = np.array(sorted(self._last.pop((), ())), dtype=np.int64)
         self._sizes = {len(beginning) for beginning in self._last}
 
     def after(self, tokens: Sequence[int]) -> Set[int]:
-        """The last tokens of sequences whose others stand at the end of `tokens`."""
+        """The last tokens of longer sequences whose others stand at the end of `tokens`."""
         ends = (tuple(tokens[len(tokens) - size :]) for size in self._sizes if size <= len(tokens))
         return set().union(*(self._last.get(end, set()) for end in ends))
 
@@ -37,11 +44,11 @@ class WordPieces(NamedTuple):
 
     Attributes:
         ending: those that end with a letter or the like.
-        continuing: those that begin with one, without a space before it.
+        continuing: (n,) int64, those that begin with one, without a space before it.
     """
 
     ending: Set[int]
-    continuing: Set[int]
+    continuing: np.ndarray
 
 
 class Constraints(NamedTuple):
@@ -50,14 +57,14 @@ class Constraints(NamedTuple):
     Attributes:
         prefix: the translation begins with these tokens.
         required: sequences that must all appear (Hokamp and Liu 2017, arXiv 1704.07138; Post and Vilar 2018,
-            arXiv 1804.06609), behind the prefix and without overlap.
+            arXiv 1804.06609), without overlap. They may begin in the prefix, but must end behind it.
         forbidden: what must not appear behind the prefix.
         words: if given, the word that ends the prefix or a required sequence is not continued.
     """
 
     prefix: TokenSequence = ()
     required: tuple[TokenSequence, ...] = ()
-    forbidden: Ban | None = None
+    forbidden: tuple[Ban, ...] = ()
     words: WordPieces | None = None
 
 
@@ -73,6 +80,12 @@ class Progress(NamedTuple):
     open: tuple[TokenSequence, ...]
     recent: TokenSequence = ()
     at_end: bool = False
+
+    @classmethod
+    def behind(cls, prefix: TokenSequence, required: tuple[TokenSequence, ...]) -> Self:
+        """The progress before the first token behind a prefix, in which a sequence may have begun."""
+        longest = max(map(len, required), default=1)
+        return cls(required, prefix[max(0, len(prefix) + 1 - longest) :])
 
     @property
     def missing(self) -> int:

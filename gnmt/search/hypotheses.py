@@ -49,14 +49,14 @@ class Finished(NamedTuple):
     """A hypothesis that ended.
 
     Attributes:
-        lacks: whether something required is missing from it.
+        lacks: required sequences that are missing from it.
         hypothesis: without its attention.
         step: steps before its last one.
         attention: (K, S) of its last step.
         row: of `attention` and of the hypotheses before that step.
     """
 
-    lacks: bool
+    lacks: int
     hypothesis: Hypothesis
     step: int
     attention: np.ndarray | None
@@ -90,19 +90,25 @@ class Sentence:
         """A sentence of `source_length` tokens before its first step."""
         limit = math.ceil(source_length * config.max_length_factor) + EXTRA_LENGTH
         constraints = request.constraints
-        progress = [Progress(constraints.required)] * config.beam_size if constraints.required else []
+        begun = Progress.behind(constraints.prefix, constraints.required)
+        progress = [begun] * config.beam_size if constraints.required else []
         least = len(constraints.prefix) + sum(map(len, constraints.required)) + EXTRA_LENGTH
         random = np.random.Generator(np.random.Philox(key=np.array([config.seed, request.key], dtype=np.uint64)))
         return cls(request, source_length, max(limit, least), random, progress)
 
-    def lacks(self, hypothesis: int, token: int) -> bool:
-        """Whether something required is missing from a hypothesis that ends with this token."""
-        return bool(self.progress) and self.progress[hypothesis].after(token).missing > 0
+    def next_tokens(self, hypothesis: int) -> set[int]:
+        """The tokens that bring a required sequence of a hypothesis forward."""
+        return self.progress[hypothesis].next_tokens() if self.progress else set()
+
+    def lacks(self, hypothesis: int, token: int) -> int:
+        """The number of required sequences that are missing from a hypothesis that ends with this token."""
+        return len(self.progress[hypothesis].after(token).open) if self.progress else 0
 
     def best(self, number: int) -> list[Hypothesis]:
         """All finished hypotheses, best first, none twice; the first `number` with their attention.
 
-        One that was cut off at the limit comes behind all that ended, one without something required behind all others.
+        One that was cut off at the limit comes behind all that ended, one that lacks more of what is required behind
+        all that lack less.
         """
         ranked = sorted(self.finished, key=lambda f: (f.lacks, not f.hypothesis.is_complete, -f.hypothesis.score))
         unique = list({each.hypothesis.tokens: each for each in reversed(ranked)}.values())[::-1]

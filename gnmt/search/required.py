@@ -26,7 +26,8 @@ def ways_with_requirements(
         found: the best ways of all hypotheses.
         progress: of each hypothesis.
         log_probs: (K,) of the hypotheses so far.
-        of_token: (K, V) log-probabilities of the next token; minus infinity for eos where something is missing.
+        of_token: (K, V) log-probabilities of the next token; minus infinity for eos where something is missing
+            that can come next.
         eos_id: the token that ends a hypothesis.
     """
     ways = {way[1:]: way for way in found}

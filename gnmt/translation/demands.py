@@ -2,12 +2,12 @@
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gnmt.errors import DataError
 from gnmt.lines import read_lines
-from gnmt.phrases import ForbiddenPhrases, PieceTable, appears, forms
+from gnmt.phrases import ForbiddenPhrases, PieceTable, appears, banned_after, forms, may_end
 from gnmt.search.constraints import Constraints
 from gnmt.tokenizer import Tokenizer, normalize
 
@@ -29,9 +29,13 @@ class Demand(NamedTuple):
 
     def unmet(self, text: str, *, whole_words: bool) -> list[str]:
         """What a translation lacks, or has against the demand, in words."""
+        wrong = []
+        if self.prefix and not (text.startswith(self.prefix) and (not whole_words or may_end(self.prefix, text))):
+            wrong.append(f"does not begin with {self.prefix!r}")
         lacks = [phrase for phrase in self.include if not appears(phrase, text, whole_words=whole_words)]
         has = [phrase for phrase in self.exclude if _has(text, phrase, whole_words=whole_words)]
-        return [f"does not contain {phrase!r}" for phrase in lacks] + [f"contains {phrase!r}" for phrase in has]
+        wrong += [f"does not contain {phrase!r}" for phrase in lacks]
+        return wrong + [f"contains {phrase!r}" for phrase in has]
 
 
 def _has(text: str, phrase: str, *, whole_words: bool) -> bool:
@@ -51,9 +55,14 @@ class Demands:
     def __init__(self, tokenizer: Tokenizer, *, whole_words: bool, exclude: Sequence[str]) -> None:
         self._tokenizer, self._whole_words = tokenizer, whole_words
         self._exclude = tuple(map(normalize, exclude))
-        self._table = PieceTable(tokenizer)
         # Lines often have the same demand, and looking its pieces up takes a while.
         self.constraints = functools.lru_cache(256)(self._constraints)
+        self._ban = functools.lru_cache(256)(self._ban_of)
+        self._spelled = functools.lru_cache(4096)(self._spelling)
+
+    @functools.cached_property
+    def _table(self) -> PieceTable:
+        return PieceTable(self._tokenizer)
 
     def everywhere(self) -> Demand:
         """What is demanded of a line that has no demand of its own."""
@@ -79,27 +88,71 @@ class Demands:
             for wanted in (demand.prefix, *demand.include):
                 if _has(wanted, phrase, whole_words=self._whole_words):
                     raise DataError(f"{place} demands {wanted!r} and excludes {phrase!r}, expected only one of them")
+        for phrase in demand.include:
+            if demand.exclude and self._spelled(phrase, demand.exclude) is None:
+                within = [other for other in demand.exclude if any(form in phrase for form in forms(other))]
+                raise DataError(
+                    f"{place} demands {phrase!r} and excludes {', '.join(map(repr, within))}, which this vocabulary has "
+                    "no pieces to tell apart, expected only one of them"
+                )
         return demand
 
     def _constraints(self, demand: Demand) -> Constraints:
-        forbidden = ForbiddenPhrases(demand.exclude, self._table, whole_words=self._whole_words)
-        has_words = self._whole_words and (demand.prefix or demand.include)
+        prefix, required = demand.prefix, self._required(demand)
+        spelled = (self._spelled(phrase, demand.exclude) for phrase in required)
         return Constraints(
-            tuple(self._tokenizer.encode(demand.prefix)),
-            tuple(tuple(self._tokenizer.encode(phrase)) for phrase in demand.include),
-            forbidden if demand.exclude else None,
-            self._table.words if has_words else None,
+            tuple(self._tokenizer.encode(prefix)),
+            tuple(sequence for sequence in spelled if sequence is not None),
+            self._bans(demand.exclude),
+            self._table.words if self._whole_words and (prefix or required) else None,
         )
+
+    def _required(self, demand: Demand) -> list[str]:
+        """The phrases that search must bring in: without those that the prefix or a longer phrase has in it."""
+        phrases = dict.fromkeys(demand.include)
+        others = {phrase: [demand.prefix, *(phrases.keys() - {phrase})] for phrase in phrases}
+        return [
+            phrase
+            for phrase in phrases
+            if not any(appears(phrase, other, whole_words=self._whole_words) for other in others[phrase])
+        ]
+
+    def _spelling(self, phrase: str, exclude: tuple[str, ...]) -> tuple[int, ...] | None:
+        """The pieces of a phrase: the usual ones, or others if those are forbidden; None if all spellings are."""
+        bans = self._bans(exclude)
+        encode = self._tokenizer.encode if self._whole_words else self._tokenizer.encode_inside
+        usual = tuple(encode(phrase))
+        if any(token in banned_after(usual[:i], bans) for i, token in enumerate(usual)):
+            return self._table.respelled(f" {phrase}" if self._whole_words else phrase, bans)
+        return usual
+
+    def _bans(self, exclude: tuple[str, ...]) -> tuple[ForbiddenPhrases, ...]:
+        """A ban of what is forbidden in all lines, which is made once, and one of the rest."""
+        everywhere = set(self._exclude)
+        common, own = (tuple(p for p in exclude if (p in everywhere) == is_common) for is_common in (True, False))
+        return tuple(self._ban(phrases) for phrases in (common, own) if phrases)
+
+    def _ban_of(self, phrases: tuple[str, ...]) -> ForbiddenPhrases:
+        return ForbiddenPhrases(phrases, self._table, whole_words=self._whole_words)
+
+
+def _without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} stands there twice")
+        found[key] = value
+    return found
 
 
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        found: Any = json.loads(line)
+        found: Any = json.loads(line, object_pairs_hook=_without_repeats)
         json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise DataError(f"{place} is no JSON ({error.msg}), expected an object or a blank line") from None
     except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits, brackets nested without end, halves of characters (lone surrogates).
+        # Numbers of thousands of digits, brackets nested without end, halves of characters, keys that come twice.
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
         raise DataError(f"{place} cannot be read ({reason}), expected an object or a blank line") from None
     if not isinstance(found, dict) or not found.keys() <= _KEYS.keys():

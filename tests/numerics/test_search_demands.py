@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from tables import BOS, EOS, SOURCE_LENGTH, TableModel, exhaustive, search
@@ -12,7 +13,7 @@ from gnmt.errors import ConfigError
 from gnmt.search.constraints import Constraints, ForbiddenSequences, Progress, WordPieces, repeating
 
 # At most 3 * 1.0 + 1 tokens, so that all sequences can be enumerated and a beam of 100 holds every prefix.
-EXHAUSTIVE = SearchConfig(beam_size=100, num_hypotheses=12, max_length_factor=1.0)
+EXHAUSTIVE = SearchConfig(beam_size=100, num_hypotheses=12, max_length_factor=1.0, stop_margin=math.inf)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_forbidden_sequences_restrict_the_search_and_nothing_else(short, forbidd
             e for e in exhaustive(short, sentence, EXHAUSTIVE, limit=4) if not any(contains(e[2], f) for f in forbidden)
         ]
         (found,) = search(
-            short, [sentence], EXHAUSTIVE, constraints=[Constraints(forbidden=ForbiddenSequences(forbidden))]
+            short, [sentence], EXHAUSTIVE, constraints=[Constraints(forbidden=(ForbiddenSequences(forbidden),))]
         )
         assert not any(contains(h.tokens, f) for h in found for f in forbidden)
         assert [h.tokens for h in complete(found)][:5] == [e[2] for e in allowed[:5]]
@@ -119,32 +120,75 @@ def test_progress_sees_what_is_written_whatever_came_before():
     assert written > 1000
 
 
-def test_an_improbable_word_is_written_without_ruining_the_rest():
-    class Fluent(TableModel):
-        """Prefers 2 3 4 5 6 and the end; token 9 is ten nats down anywhere, and what follows it is as before."""
+class Fluent(TableModel):
+    """Prefers 2 3 4 5 6 and the end; token 9 is ten nats down anywhere, and what follows it is as before."""
 
-        def table(self, sentence, prefix):
-            ordinary = [token for token in prefix[1:] if token != 9]
-            scores = torch.full((60,), -12.0, dtype=torch.float64)
-            scores[9] = -10.0
-            scores[EOS if len(ordinary) == 5 else 2 + len(ordinary)] = 0.0
-            scores[BOS] = -math.inf
-            return scores.log_softmax(0), torch.full((SOURCE_LENGTH,), 1 / SOURCE_LENGTH)
+    def table(self, sentence, prefix):
+        ordinary = [token for token in prefix[1:] if token != 9]
+        scores = torch.full((60,), -12.0, dtype=torch.float64)
+        scores[9] = -10.0
+        scores[EOS if len(ordinary) == 5 else 2 + len(ordinary)] = 0.0
+        scores[BOS] = -math.inf
+        return scores.log_softmax(0), torch.full((SOURCE_LENGTH,), 1 / SOURCE_LENGTH)
 
-    config = SearchConfig(beam_size=5, coverage_penalty=0.0)
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"token_pruning": 3.0},
+        {"token_pruning": 0.0, "hypothesis_pruning": 0.0},
+        {"no_repeat_ngram_size": 1},
+        {"stop_margin": 0.0},
+        {"beam_size": 1},
+    ],
+    ids=str,
+)
+def test_an_improbable_word_is_written_without_ruining_the_rest(limits):
+    config = SearchConfig(**{"beam_size": 5, "coverage_penalty": 0.0, **limits})
     (found,) = search(Fluent(60), [0], config, constraints=[Constraints(required=((9,),))])
     assert found[0].is_complete
     assert sorted(found[0].tokens) == [2, 3, 4, 5, 6, 9]
-    (found,) = search(Fluent(60), [0], config, constraints=[Constraints(required=((9, 9), (8,)))])
+    (found,) = search(Fluent(60), [0], config, constraints=[Constraints(required=((9, 9), (9,)))])
     assert found[0].is_complete
-    assert contains(found[0].tokens, (9, 9))
-    assert 8 in found[0].tokens
+    assert sorted(found[0].tokens) == [2, 3, 4, 5, 6, 9, 9, 9]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3, 5])
+def test_what_cannot_be_met_does_not_keep_a_translation_from_ending(beam_size):
+    """The impossible sequence is left out, the possible one is not."""
+    config = SearchConfig(beam_size=beam_size, coverage_penalty=0.0)
+    forbidden = (ForbiddenSequences([(8,), (3, 7)]),)
+    # Greedy search cannot turn back when it has written 3, and goes on as the model does.
+    for impossible in ((8, 2), (3, 7)) if beam_size > 1 else ((8, 2),):
+        demands = Constraints(required=(impossible,), forbidden=forbidden)
+        (found,) = search(Fluent(60), [0], config, constraints=[demands])
+        assert found[0].is_complete
+        assert not contains(found[0].tokens, impossible)
+    demands = Constraints(required=((8,), (9,)), forbidden=forbidden)
+    (found,) = search(Fluent(60), [0], config, constraints=[demands])
+    assert found[0].is_complete
+    assert 9 in found[0].tokens
+
+
+def test_a_required_sequence_may_begin_in_the_prefix_but_not_end_there():
+    assert Progress.behind((7, 4), ((4, 5), (6,))) == Progress(((4, 5), (6,)), (4,))
+    assert Progress.behind((), ((4, 5),)) == Progress(((4, 5),))
+    assert Progress.behind((6, 6), ((6,),)) == Progress(((6,),))
+    config = SearchConfig(beam_size=5, coverage_penalty=0.0)
+    for prefix, expected in (((2, 9), (2, 9, 9)), ((9, 9, 2), (9, 9, 2, 9, 9))):
+        demands = Constraints(prefix=prefix, required=((9, 9),))
+        (found,) = search(Fluent(60), [0], config, constraints=[demands])
+        assert found[0].is_complete
+        assert found[0].tokens[: len(prefix)] == prefix
+        assert [t for t in found[0].tokens if t == 9] == [t for t in expected if t == 9]
 
 
 def test_banned_tokens():
     forbidden = ForbiddenSequences([(8, 7, 3), (9,), (7, 7)])
-    assert forbidden.after([7, 8, 7]) == {3, 9, 7}
-    assert forbidden.after([]) == {9}
+    assert forbidden.always.tolist() == [9]
+    assert forbidden.after([7, 8, 7]) == {3, 7}
+    assert forbidden.after([]) == set()
     assert ForbiddenSequences([(1, 2, 3)]).after([]) == set()
     assert repeating([7, 8, 9, 7, 8], 3) == {9}
     assert repeating([7, 8, 7], 1) == {7, 8}
@@ -154,7 +198,7 @@ def test_banned_tokens():
 @pytest.mark.parametrize("demands", [Constraints(prefix=(3, 2)), Constraints(required=((3, 2),))])
 def test_words_that_are_demanded_are_not_continued(short, demands):
     """Token 2 may end a word; 3 and 4 go on with one."""
-    words = WordPieces(ending={2}, continuing={3, 4})
+    words = WordPieces(ending={2}, continuing=np.array([3, 4]))
     for sentence in range(4):
         (free,) = search(short, [sentence], EXHAUSTIVE, constraints=[demands])
         (found,) = search(short, [sentence], EXHAUSTIVE, constraints=[demands._replace(words=words)])
@@ -167,7 +211,7 @@ def test_words_that_are_demanded_are_not_continued(short, demands):
 
 
 def test_a_prefix_may_hold_what_is_forbidden_elsewhere(short):
-    demands = Constraints(prefix=(3, 2, 3), forbidden=ForbiddenSequences([(3, 2)]))
+    demands = Constraints(prefix=(3, 2, 3), forbidden=(ForbiddenSequences([(3, 2)]),))
     (found,) = search(short, [0], EXHAUSTIVE, constraints=[demands])
     assert all(h.tokens[:3] == (3, 2, 3) for h in found)
 
