@@ -47,12 +47,20 @@ class Account:
             found.append((_CROPPED, _CROPPED_REMARK.format(translation.source_tokens, options.max_input_length)))
         if not best.is_complete:
             found.append((_CUT_OFF, "the translation reached its length limit (--max-length-factor)"))
-        if best.parts and (unmet := demand.unmet(best.text, whole_words=self._whole_words)):
-            found.append((_UNMET, f"the translation {', '.join(unmet)}"))
+        if unmet := self._unmet(translation, demand):
+            found.append((_UNMET, unmet))
         if options.report_mismatch and (different := mismatches(unit.text, best)):
             found.append((_MISMATCHED, f"differs from its source in: {', '.join(different)}"))
         self._counts.update(kind for kind, _ in found)
         return [remark for _, remark in found]
+
+    def _unmet(self, translation: Translation, demand: Demand) -> str:
+        """What the best translation has against the demand, and how many of the others have something; or nothing."""
+        best, *others = (demand.unmet(each.text, whole_words=self._whole_words) for each in translation.hypotheses)
+        found = [f"the translation {', '.join(best)}"] if best else []
+        if number := sum(map(bool, others)):
+            found.append(f"other translations that do not meet their demands: {number} of {len(others)}")
+        return "; ".join(found)
 
     def summary(self) -> str:
         """The counts, each behind a comma."""

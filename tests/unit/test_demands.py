@@ -1,5 +1,6 @@
 """Demands on single lines: how they are read, what search makes of them, what is said of those that are not met."""
 
+import argparse
 import re
 
 import pytest
@@ -8,7 +9,10 @@ import torch
 from gnmt import SearchConfig, Tokenizer, Translator
 from gnmt.errors import DataError
 from gnmt.phrases import banned_after
+from gnmt.translation.account import Account
 from gnmt.translation.demands import Demand, Demands
+from gnmt.translation.units import Unit
+from gnmt.translator import TextHypothesis, Translation
 
 LINE = "The light is on."
 
@@ -163,3 +167,39 @@ def test_phrases_that_are_forbidden_everywhere_are_prepared_once(tokenizer, monk
         constraints = demands.constraints(Demand(exclude=("Licht", "{room}", f"Wort{i}")))
         assert len(constraints.forbidden) == 2
     assert spelled.count("Licht") == spelled.count("{room}") == spelled.count("Wort3") == 1
+
+
+def translation(*texts):
+    return Translation([TextHypothesis(text, 0.0, 0.0, True, (), ()) for text in texts], 1, False, (), ())
+
+
+@pytest.fixture
+def account(model):
+    options = argparse.Namespace(report_mismatch=False, max_input_length=500)
+    return Account(options, Translator(model), None)
+
+
+def test_demands_that_are_not_met_are_reported(account):
+    demand = Demand("Das", ("Tür",), ("x",))
+    unit = Unit(1, LINE)
+    assert account.remarks(unit, translation("Das Tür"), demand) == []
+    assert account.remarks(unit, translation("Das Tür", "Das", "Tür", "Das Tür"), demand) == [
+        "other translations that do not meet their demands: 2 of 3"
+    ]
+    assert account.remarks(unit, translation("Das", "Tür"), demand) == [
+        "the translation does not contain 'Tür'; other translations that do not meet their demands: 1 of 1"
+    ]
+    assert account.remarks(unit, translation("Die x Tür"), demand) == [
+        "the translation does not begin with 'Das', contains 'x'"
+    ]
+    assert account.summary() == ", 3 against their demands"
+
+
+@pytest.mark.parametrize("line", ["", "\u200b"])
+def test_demands_on_a_blank_line_are_reported(account, model, demands, line):
+    demand = Demand("Das", ("Tür",), ("x",))
+    (found,) = Translator(model).translate_batch([line], [demands.constraints(demand)])
+    (remark,) = account.remarks(Unit(1, line), found, demand)
+    assert "begin with 'Das'" in remark
+    assert "contain 'Tür'" in remark
+    assert account.remarks(Unit(2, line), found, demands.everywhere()) == []
