@@ -92,8 +92,8 @@ class Demands:
             if demand.exclude and self._spelled(phrase, demand.exclude) is None:
                 within = [other for other in demand.exclude if any(form in phrase for form in forms(other))]
                 raise DataError(
-                    f"{place} demands {phrase!r} and excludes {', '.join(map(repr, within))}, which this vocabulary has "
-                    "no pieces to tell apart, expected only one of them"
+                    f"{place} demands {phrase!r} and excludes {', '.join(map(repr, within))}, which the pieces of this "
+                    "vocabulary cannot tell apart, expected only one of them"
                 )
         return demand
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from tables import BOS, EOS, SOURCE_LENGTH, TableModel, exhaustive, search
 
 from gnmt.config import SearchConfig
 from gnmt.errors import ConfigError
+from gnmt.search.bans import Bans
 from gnmt.search.constraints import Constraints, ForbiddenSequences, Progress, WordPieces, repeating
+from gnmt.search.hypotheses import Beams, Request, Sentence
 
 # At most 3 * 1.0 + 1 tokens, so that all sequences can be enumerated and a beam of 100 holds every prefix.
 EXHAUSTIVE = SearchConfig(beam_size=100, num_hypotheses=12, max_length_factor=1.0, stop_margin=math.inf)
@@ -154,6 +157,22 @@ def test_an_improbable_word_is_written_without_ruining_the_rest(limits):
     assert sorted(found[0].tokens) == [2, 3, 4, 5, 6, 9, 9, 9]
 
 
+@pytest.mark.parametrize("limits", [{"token_pruning": 3.0}, {"token_pruning": 0.0, "beam_size": 1}], ids=str)
+def test_a_required_token_is_not_pruned_where_others_can_always_go_on(limits):
+    class Babbling(TableModel):
+        """Goes on with token 2 as long as it must not end."""
+
+        def table(self, sentence, prefix):
+            scores = torch.full((12,), -10.0, dtype=torch.float64)
+            scores[EOS], scores[2] = 0.0, -1.0
+            return scores.log_softmax(0), torch.full((SOURCE_LENGTH,), 1 / SOURCE_LENGTH)
+
+    config = SearchConfig(coverage_penalty=0.0, **limits)
+    (found,) = search(Babbling(12), [0], config, constraints=[Constraints(required=((9, 8),))])
+    assert found[0].is_complete
+    assert contains(found[0].tokens, (9, 8))
+
+
 @pytest.mark.parametrize("beam_size", [1, 3, 5])
 def test_what_cannot_be_met_does_not_keep_a_translation_from_ending(beam_size):
     """The impossible sequence is left out, the possible one is not."""
@@ -208,6 +227,23 @@ def test_words_that_are_demanded_are_not_continued(short, demands):
         for hypothesis in found:
             end = next(i for i in range(len(hypothesis.tokens)) if hypothesis.tokens[i : i + 2] == (3, 2)) + 2
             assert hypothesis.tokens[end : end + 1] in ((), (2,))
+
+
+def test_half_a_vocabulary_is_banned_at_once_in_many_hypotheses():
+    words = WordPieces(ending={400}, continuing=np.arange(1000, 17_000))
+    demands = Constraints((400,), ((500, 501),), (ForbiddenSequences([(7,), (400, 8)]),), words)
+    config = SearchConfig(beam_size=5)
+    sentences = [Sentence.start(Request(i, demands), 3, config) for i in range(64)]
+    beams = Beams.start(sentences, config, BOS)
+    beams.log_probs[:], beams.lengths[:], beams.history = -1.0, 1, np.full((64, 5, 1), 400)
+    log_probs = torch.zeros(64, 5, 32_000)
+    start = time.perf_counter()
+    Bans(0, EOS).apply(log_probs, sentences, beams, np.arange(64) < 63)
+    assert time.perf_counter() - start < 1
+    banned = {EOS, 7, 8, *range(1000, 17_000)}
+    expected = torch.zeros(32_000).index_fill(0, torch.tensor(sorted(banned)), -torch.inf)
+    assert (log_probs[:63] == expected).all()
+    assert (log_probs[63] == 0).all()
 
 
 def test_a_prefix_may_hold_what_is_forbidden_elsewhere(short):
