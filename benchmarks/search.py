@@ -1,13 +1,15 @@
 """What the settings of search do to BLEU and time: `python benchmarks/search.py MODEL SOURCE REFERENCE`.
 
-Translates the validation text once for each setting (greedy, wider beams, length and coverage penalties, pruning) and
-prints Markdown; the plot shows BLEU against time. Choose settings on validation text, never on test text.
+Translates the validation text once for each setting (greedy, wider beams, length and coverage penalties, stop margin,
+pruning) and prints Markdown; the plot shows BLEU against time. Choose settings on validation text, never on test text.
 """
 
 import argparse
 import dataclasses
+import math
 import time
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -21,6 +23,7 @@ GROUPS: dict[str, list[dict[str, float]]] = {
     "beam": [{"beam_size": size} for size in (1, 2, 5, 10)],
     "length penalty": [{"length_penalty": alpha} for alpha in (0.0, 0.2, 0.4, 0.8, 1.0)],
     "coverage penalty": [{"coverage_penalty": beta} for beta in (0.0, 0.05, 0.2, 0.5)],
+    "stop margin": [{"stop_margin": margin} for margin in (math.inf, 2.0, 1.0, 0.5)],
     "pruning": [
         {"token_pruning": 3.0},
         {"hypothesis_pruning": 3.0},
@@ -29,6 +32,21 @@ GROUPS: dict[str, list[dict[str, float]]] = {
         {"token_pruning": 3.0, "hypothesis_pruning": 3.0, "beam_size": 10},
     ],
 }
+
+
+class Steps:
+    """Counts the steps of all sentences in a translator's batches, those that are done but not dropped yet included."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.number = 0
+        model: Any = translator._engine._model
+        step = model.step
+
+        def counted(tokens: Any, *arguments: Any) -> Any:
+            self.number += len(tokens)
+            return step(tokens, *arguments)
+
+        model.step = counted
 
 
 def main() -> None:
@@ -43,19 +61,21 @@ def main() -> None:
     model = load_model(options.model)
     lines, references = list(read_lines(options.source)), list(read_lines(options.reference))
     Translator(model, SearchConfig(beam_size=1), precision=options.precision).translate_batch(lines[:64])
-    print(f"defaults: {BASE}\n\n| changed | BLEU | chrF | lines/s | cut off |\n|---|---|---|---|---|")
+    print(f"defaults: {BASE}\n\n| changed | BLEU | chrF | lines/s | steps/token | cut off |\n|" + "---|" * 6)
     points: dict[str, list[tuple[float, float, str]]] = {}
     for group, settings in GROUPS.items():
         for changes in settings:
             translator = Translator(model, dataclasses.replace(BASE, **changes), precision=options.precision)
+            steps = Steps(translator)
             start = time.perf_counter()
             translations = translator.translate_batch(lines)
             duration = time.perf_counter() - start
             scores = score([translation.text for translation in translations], references, model.target_lang)
             cut_off = sum(not translation.hypotheses[0].is_complete for translation in translations)
+            tokens = sum(len(part.tokens) + 1 for each in translations for part in each.hypotheses[0].parts)
             name = ", ".join(f"{key} {value:g}" for key, value in changes.items())
-            row = f"{scores.bleu:.2f} | {scores.chrf:.2f} | {len(lines) / duration:.0f} | {cut_off}"
-            print(f"| {name} | {row} |", flush=True)
+            speed = f"{len(lines) / duration:.0f} | {steps.number / tokens:.2f}"
+            print(f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} | {speed} | {cut_off} |", flush=True)
             points.setdefault(group, []).append((duration, scores.bleu, name))
     print(f"\n`{scores.bleu_signature}`, `{scores.chrf_signature}`")
     if options.plot:
