@@ -53,19 +53,8 @@ class ProgressLines(UpdateClock):
         super().restart()
         self._nats = 0.0
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Count, and say how far the run is when it is time.
-
-        Args:
-            trainer: of the run.
-            pl_module: what is trained.
-            outputs: `nats` (scalar, summed over the batch) and `tokens` of the training step.
-            batch: what was trained on.
-            batch_idx: its number in the epoch.
-        """
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+    def counted(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any) -> None:
+        """Add the update's `nats` (scalar, summed over the batch), and say how far the run is when it is time."""
         self._nats = self._nats + outputs["nats"]  # a tensor: adding waits for no device
         if trainer.is_global_zero and self._interval.is_over():
             self._say(trainer)

@@ -39,16 +39,17 @@ class UpdateClock(Callback):
         self.seconds += time.perf_counter() - self._start
         self.updates += 1
         self.tokens += outputs["tokens"]
+        self.counted(trainer, pl_module, outputs)
+
+    def counted(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any) -> None:
+        """Do something with the numbers, which an update has just been added to."""
 
 
 class Throughput(UpdateClock):
     """Logs `train/tokens_per_second`: target tokens of this process over the time of its updates."""
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Count, and log at the trainer's interval; arguments as above."""
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+    def counted(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any) -> None:
+        """Log at the trainer's interval."""
         if trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
             pl_module.log("train/tokens_per_second", self.tokens / self.seconds, prog_bar=True)
             self.restart()
