@@ -232,19 +232,20 @@ class Translator:
         """The parts of a line that are translated one by one; none if there is nothing to see in it."""
         encode, limit = self.tokenizer.encode, self._max_input_length
         is_cut = not (demand.prefix or demand.required)
-        texts: list[str] = []
+        parts: list[_Part] = []
         for sentence in split_sentences(line) if self._by_sentence and is_cut else [line]:
-            length = len(encode(sentence))
-            if length > limit and self._on_long == "error":
+            part = _Part(normalize(sentence), encode(sentence))
+            is_long = len(part.ids) > limit
+            if is_long and self._on_long == "error":
                 raise DataError(
-                    f"line {number} has {length} tokens, expected at most {limit}: raise --max-input-length, or "
+                    f"line {number} has {len(part.ids)} tokens, expected at most {limit}: raise --max-input-length, or "
                     "choose --on-long crop or split"
                 )
-            if length > limit and self._on_long == "split" and is_cut:
-                texts += split_long(sentence, limit, lambda text: len(encode(text)))
+            if is_long and self._on_long == "split" and is_cut:
+                texts = split_long(sentence, limit, lambda text: len(encode(text)))
+                parts += [_Part(normalize(text), encode(text)) for text in texts]
             else:
-                texts.append(sentence)
-        parts = (_Part(normalize(text), encode(text)) for text in texts)
+                parts.append(part)
         return [part for part in parts if part.ids]
 
     def _assemble(self, line: str, sources: list[_Part], found: list[list[Hypothesis]]) -> Translation:
