@@ -68,7 +68,7 @@ def _translator_of_worker(options: argparse.Namespace, precision: str, k: int) -
 
 
 @dataclass
-class Progress:
+class Tally:
     """How far a run has come.
 
     Attributes:
@@ -113,13 +113,13 @@ class Job:
         self._inputs = Inputs(options, rank, self._demands)
         self._account = Account(options, translator, None if options.score_only else self._inputs.references)
 
-    def run(self, progress: Progress | None = None) -> None:
+    def run(self, tally: Tally | None = None) -> None:
         """Translate everything, then report.
 
         Args:
-            progress: kept up to date.
+            tally: kept up to date.
         """
-        progress, start = progress or Progress(), time.perf_counter()
+        tally, start = tally or Tally(), time.perf_counter()
         with contextlib.ExitStack() as stack:
             inputs, resumable = stack.enter_context(self._inputs), stack.enter_context(self._resumable)
             lines = inputs.check()
@@ -131,9 +131,9 @@ class Job:
             self._engine = self._start_engine(stack)
             for window in inputs.windows(wanted):
                 self._translate_window(window, writer)
-                progress.lines_done += len(window.units)
-                logger.info("%d lines done", progress.lines_done)
-        done, seconds = progress.lines_done, time.perf_counter() - start
+                tally.lines_done += len(window.units)
+                logger.info("%d lines done", tally.lines_done)
+        done, seconds = tally.lines_done, time.perf_counter() - start
         speed = done / max(seconds, 1e-9)
         logger.warning("%d lines in %.1f s (%.1f lines/s)%s", done, seconds, speed, self._account.summary())
         self._account.print_scores()

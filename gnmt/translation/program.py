@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 from gnmt.errors import is_out_of_memory
-from gnmt.translation.job import Job, Progress
+from gnmt.translation.job import Job, Tally
 from gnmt.translation.options import parse_arguments
 from gnmt.translation.ranks import Rank, find_rank, merge, options_of_rank
-from gnmt.translation.resume import note_of
 from gnmt.translation.streams import abandon_stdout
 
 
@@ -25,17 +24,17 @@ def translate(arguments: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=level, format="%(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # workers are ended on the way out
     rank = find_rank()
-    progress = Progress()
+    tally = Tally()
     try:
-        return _run(options, rank, progress)
+        return _run(options, rank, tally)
     except BrokenPipeError:
         abandon_stdout()
-        print(f"error: the output was closed after {progress.lines_done} lines", file=sys.stderr)
+        print(f"error: the output was closed after {tally.lines_done} lines", file=sys.stderr)
         return 1
     except OSError as error:
         abandon_stdout()
         name = f"{error.filename}: " if error.filename else ""
-        print(f"error: {name}{error.strerror or error} after {progress.lines_done} lines", file=sys.stderr)
+        print(f"error: {name}{error.strerror or error} after {tally.lines_done} lines", file=sys.stderr)
         return 1
     except (FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
@@ -43,15 +42,15 @@ def translate(arguments: list[str]) -> int:
         print(f"error: {str(error).partition(chr(10))[0] or 'out of memory'}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"interrupted after {progress.lines_done} lines", file=sys.stderr)
+        print(f"interrupted after {tally.lines_done} lines", file=sys.stderr)
         return 130
 
 
-def _run(options: argparse.Namespace, rank: Rank, progress: Progress) -> int:
+def _run(options: argparse.Namespace, rank: Rank, tally: Tally) -> int:
     if rank.world_size == 1:
-        Job(options, rank).run(progress)
+        Job(options, rank).run(tally)
         return 0
-    Job(options_of_rank(options, rank), rank).run(progress)
-    if merge(Path(options.output), rank.world_size, note_of):
+    Job(options_of_rank(options, rank), rank).run(tally)
+    if merge(Path(options.output), rank.world_size):
         print(f"all {rank.world_size} parts are in {options.output}", file=sys.stderr)
     return 0

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import torch
 
 from gnmt.errors import ConfigError
 from gnmt.files import lock, new_file
+from gnmt.translation.streams import note_of
 
 # The launchers' variables for the own number and the number of all; SLURM_NTASKS is set without any launcher too.
 _LAUNCHERS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
@@ -68,24 +68,16 @@ def options_of_rank(options: argparse.Namespace, rank: Rank) -> argparse.Namespa
         raise ConfigError("several ranks with --reference, --alignments, --paragraphs or --score-only: use one process")
     if options.precision == "auto":
         raise ConfigError("several ranks with --precision auto, which each would measure for itself: name a precision")
+    changes = {"output": str(rank.part(Path(options.output))), "resume_output": True}
     local = os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID"))
-    on_own_gpu = options.device == "auto" and local is not None and torch.cuda.is_available()
-    changes = {
-        "output": str(rank.part(Path(options.output))),
-        "resume_output": True,
+    if options.device == "auto" and local is not None and torch.cuda.is_available():
         # A launcher may show each rank only its own GPU.
-        "device": f"cuda:{int(local) % torch.cuda.device_count()}" if on_own_gpu and local else options.device,
-    }
+        changes["device"] = f"cuda:{int(local) % torch.cuda.device_count()}"
     return argparse.Namespace(**{**vars(options), **changes})
 
 
-def merge(output: Path, world_size: int, notes: Callable[[Path], Path]) -> bool:
+def merge(output: Path, world_size: int) -> bool:
     """Put the parts together in order, if all are there; whoever finishes last does it.
-
-    Args:
-        output: the file of all lines.
-        world_size: number of parts.
-        notes: the name of the note beside a part, which goes with it.
 
     Returns:
         whether this call did.
@@ -99,7 +91,7 @@ def merge(output: Path, world_size: int, notes: Callable[[Path], Path]) -> bool:
                 for part in parts:
                     with part.open("rb") as source:
                         shutil.copyfileobj(source, target)
-            for path in (*parts, *map(notes, parts)):
+            for path in (*parts, *map(note_of, parts)):
                 path.unlink(missing_ok=True)
         if is_last or output.exists():
             Path(file.name).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from gnmt.checkpoint import Model
 from gnmt.errors import ConfigError, DataError
 from gnmt.files import lock
 from gnmt.translation.ranks import Rank
-from gnmt.translation.streams import is_special, partial
+from gnmt.translation.streams import is_special, note_of, partial
 from gnmt.translation.writer import output_files
 
 logger = logging.getLogger("translate")
@@ -22,11 +22,6 @@ _FREE = (
     *("input", "constraints", "output", "resume_output", "attention_plot", "report_mismatch", "quiet", "verbose"),
     *("batch_size", "batch_type", "device", "devices"),
 )
-
-
-def note_of(output: Path) -> Path:
-    """Where it says how an output that is not complete yet is written."""
-    return output.with_name(output.name + ".part.options")
 
 
 def noted_precision(options: argparse.Namespace) -> str:

@@ -64,6 +64,11 @@ def partial(output: Path) -> Path:
     return output.with_name(output.name + ".part")
 
 
+def note_of(output: Path) -> Path:
+    """Where it says with which options an output that is not complete yet is written."""
+    return output.with_name(output.name + ".part.options")
+
+
 def is_regular(stream: BinaryIO) -> bool:
     """Whether the stream is a file that can be read twice."""
     return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)

@@ -5,10 +5,10 @@ import os
 import pytest
 
 from gnmt.errors import ConfigError, DataError
-from gnmt.translation.job import Job, Progress
+from gnmt.translation.job import Job, Tally
 from gnmt.translation.options import parse_arguments
 from gnmt.translation.ranks import Rank, merge, options_of_rank
-from gnmt.translation.resume import note_of
+from gnmt.translation.streams import note_of
 
 LINES = [f"The light {number}" for number in range(6)]
 
@@ -27,9 +27,9 @@ def start(model_folder, source, tmp_path):
     def start(*options, rank=None):
         arguments = ["-m", str(model_folder), "-b", "1", "--devices", "1", "-i", str(source)]
         parsed = parse_arguments([*arguments, "-o", str(tmp_path / "out"), *map(str, options)])
-        progress = Progress()
-        Job(options_of_rank(parsed, rank) if rank else parsed, rank or Rank(0, 1)).run(progress)
-        return progress.lines_done
+        tally = Tally()
+        Job(options_of_rank(parsed, rank) if rank else parsed, rank or Rank(0, 1)).run(tally)
+        return tally.lines_done
 
     return start
 
@@ -171,13 +171,13 @@ def test_a_text_that_changes_while_it_is_read_is_noticed(start, source, monkeypa
 def test_ranks_parts_are_joined_when_all_are_there_and_checked_when_they_are_met_again(start, interrupt, tmp_path):
     first, second = Rank(0, 2), Rank(1, 2)
     start(rank=first)
-    assert not merge(tmp_path / "out", 2, note_of)
+    assert not merge(tmp_path / "out", 2)
     with pytest.raises(DataError, match="length_penalty"):
         start("--length-penalty", "1", rank=first)
     assert start(rank=first) == 0
     interrupt(1, rank=second)
     assert start(rank=second) == 2
-    assert merge(tmp_path / "out", 2, note_of)
+    assert merge(tmp_path / "out", 2)
     joined = (tmp_path / "out").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
     (tmp_path / "out").unlink()
