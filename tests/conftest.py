@@ -25,6 +25,11 @@ PLACES = {
     "on \u201cfloor 2\u201d": "auf \u201eEtage 2\u201c",
 }
 
+TEXT = (
+    "The light is on.\n\nA sensor was found today. The door is off.\nin {room} at 10:30\n\u200b\nThe battery\n".encode()
+)
+NUM_LINES = 6
+
 SMALL_RUN = {
     "model.network.vocab_size": 320,
     "model.network.hidden_size": 8,
@@ -122,6 +127,16 @@ def run():
         )
 
     return run_program
+
+
+@pytest.fixture
+def translate(run, model_folder):
+    """Run translate.py on `TEXT`, or on another text."""
+
+    def translate(*arguments, text=TEXT):
+        return run("translate.py", "-m", model_folder, "-b", "3", *arguments, text=text)
+
+    return translate
 
 
 @pytest.fixture
